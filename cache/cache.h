@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The page cache: one bounded arena of page frames, shared by all mappings attached to it.
+ *
+ * Include this one header. Every thread that calls in must be registered with RCU
+ * (rcu_register_thread(), see rcu.h).
+ */
+#ifndef FOLIO_CACHE_CACHE_H
+#define FOLIO_CACHE_CACHE_H
+
+#include "folio.h"
+#include "mapping.h"
+
+#define CACHE_MIN_BYTES (1UL << 20)
+
+/**
+ * struct cache_config - how a cache is made
+ * @bytes: bound of the memory for folios, rounded down to pages; at least CACHE_MIN_BYTES
+ * @dirty_expire_ms: dirty data older than this is written back by the flusher; 0: never by age
+ */
+struct cache_config {
+	size_t bytes;
+	unsigned int dirty_expire_ms;
+};
+
+/* All counters since creation, or the present state where the name says so. */
+struct cache_stats {
+	uint64_t hits, misses;			/* folios asked for by reads and writes */
+	uint64_t read_bytes, written_bytes;	/* to and from the backing */
+	uint64_t evictions, activations, refaults;
+	uint64_t writeback_runs, write_errors, read_errors, throttled;
+	uint64_t bound_bytes, used_bytes, dirty_bytes, writeback_bytes;	/* now */
+};
+
+/* Returns 0 and the cache in *out, or -ENOMEM, -EINVAL, -EAGAIN (threads). Starts the flushers. */
+int cache_create(struct cache **out, const struct cache_config *config);
+/* All mappings are finished. NULL is allowed. */
+void cache_destroy(struct cache *cache);
+/*
+ * Writes all dirty mappings of one level and waits: starts all, then waits for all. Returns the
+ * first error met by these writes (it stays recorded in its mapping, too).
+ */
+int cache_sync(struct cache *cache, enum mapping_level level);
+void cache_get_stats(struct cache *cache, struct cache_stats *stats);
+
+#endif

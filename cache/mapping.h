@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A mapping is one cached object: a file, or the image itself.
+ *
+ * Lock order (outer first)
+ *
+ *	owner's inode lock -> invalidate lock -> FILE folio lock -> owner's volume lock
+ *		-> DEVICE folio lock -> XArray lock -> LRU lock -> arena lock
+ *
+ * Mappings have a level. A FILE mapping's reads and writes may need the owner's metadata, which
+ * lives in a DEVICE mapping; never the other way round. So that writing files back can always
+ * end, each level has a flusher thread of its own, and a share of the frames is kept for DEVICE.
+ * Folio locks of one mapping are taken in rising index order; further ones by trylock only.
+ */
+#ifndef FOLIO_CACHE_MAPPING_H
+#define FOLIO_CACHE_MAPPING_H
+
+#include <pthread.h>
+#include "folio.h"
+#include "xarray.h"
+
+struct cache;
+struct mapping;
+
+enum mapping_level { MAPPING_FILE, MAPPING_DEVICE, MAPPING_LEVELS };
+
+#define FOLIO_BATCH_SIZE 31
+
+struct folio_batch {
+	unsigned int nr;
+	struct folio *folios[FOLIO_BATCH_SIZE];
+};
+
+/**
+ * struct mapping_ops - what the owner of a mapping does for the cache
+ *
+ * @read_folios: Fill a contiguous run of locked folios, all of this mapping. Only blocks that are
+ *	not valid are written to (valid ones may be newer than the backing). Bytes at or past the
+ *	mapping's size are zeroed. Calls folio_mark_uptodate() on each folio that has become right;
+ *	returns 0, or the first error (folios without UPTODATE then failed). May sleep.
+ * @write_folios: Write the blocks in ->writing of a contiguous run of folios that are locked and
+ *	under WRITEBACK. Must folio_unlock() every one of them once the place of each block is
+ *	settled and the owner's state of the folio (reserved) is brought up to date, before it
+ *	waits for the I/O. Returns 0, or an error for the run: the cache then marks ->writing dirty
+ *	again and records the error. Ending WRITEBACK is the cache's work. May sleep.
+ * @reserve: Before the blocks that touch [offset, offset + len) of a locked folio become dirty:
+ *	make sure that writing them back cannot fail for want of space, and note it in
+ *	folio->reserved. Returns 0, -ENOSPC or another error. NULL: nothing to reserve.
+ * @unreserve: Dirty blocks of @mask are dropped without being written (truncation, invalidation);
+ *	give back what reserved & mask holds and clear these bits. Folio locked. NULL when reserve is.
+ * @pin: A flusher wants to work on the mapping: keep its owner alive; false when it is going away.
+ *	NULL: always alive while attached.
+ * @unpin: The flusher has finished with it.
+ */
+struct mapping_ops {
+	int (*read_folios)(struct mapping *mapping, struct folio **folios, unsigned int nr);
+	int (*write_folios)(struct mapping *mapping, struct folio **folios, unsigned int nr);
+	int (*reserve)(struct mapping *mapping, struct folio *folio, size_t offset, size_t len);
+	void (*unreserve)(struct mapping *mapping, struct folio *folio, unsigned int mask);
+	bool (*pin)(struct mapping *mapping);
+	void (*unpin)(struct mapping *mapping);
+};
+
+/* Sequence of write errors: see errseq.c. */
+typedef uint32_t errseq_t;
+
+struct mapping {
+	struct xarray i_pages;		/* folios; values are shadows. Marks: 0 dirty, 1 writeback, 2 towrite */
+	struct cache *cache;
+	const struct mapping_ops *ops;
+	void *owner;
+	enum mapping_level level;
+	uint8_t block_shift;		/* 10..12: granule of valid and dirty */
+	loff_t size;			/* bytes; atomic; owner's inode lock to change */
+	unsigned long nrpages;		/* atomic */
+	unsigned long nrdirty;		/* folios with dirty blocks; atomic */
+	errseq_t wb_err;
+	pthread_rwlock_t invalidate_lock; /* prefers writers */
+	uint64_t dirtied_when;		/* ns, CLOCK_MONOTONIC: first dirtied; 0 when clean */
+	struct list_head dirty_list;	/* the cache's list of dirty mappings, by level */
+};
+
+#define PAGECACHE_TAG_DIRTY XA_MARK_0
+#define PAGECACHE_TAG_WRITEBACK XA_MARK_1
+#define PAGECACHE_TAG_TOWRITE XA_MARK_2
+
+int mapping_init(struct mapping *mapping, struct cache *cache, enum mapping_level level,
+		 unsigned int block_shift, const struct mapping_ops *ops, void *owner);
+/* No folio may be left (truncate first), nobody may look in. */
+void mapping_finish(struct mapping *mapping);
+loff_t mapping_size(const struct mapping *mapping);
+void mapping_set_size(struct mapping *mapping, loff_t size);
+
+/*
+ * Reading. Returns in @batch referenced folios, in order and without a gap from the page of @pos,
+ * whose wanted bytes are valid; at least one unless @pos >= size (then 0 folios and 0), at most
+ * those that [pos, pos + len) touches. A failed read behind valid folios shortens the batch; at
+ * the first folio it is the error. Takes the invalidate lock shared when it must read.
+ */
+int filemap_get_pages(struct mapping *mapping, loff_t pos, size_t len, struct folio_batch *batch);
+void folio_batch_release(struct folio_batch *batch);
+/* Copies to @buf; short at size. Returns bytes, or an error when none could be read. */
+ssize_t filemap_read(struct mapping *mapping, loff_t pos, void *buf, size_t len);
+
+/*
+ * Writing: copies @len bytes to [pos, pos + len), block by block through ops->reserve(), reads what
+ * a part of a block misses, marks dirty, and raises size as it goes. Returns the bytes taken (short
+ * after an error met behind them), or the error. The owner holds its inode lock exclusively (FILE)
+ * or its own equivalent. Throttles: waits for the flusher when too much is dirty; never fails for
+ * want of memory.
+ */
+ssize_t filemap_write(struct mapping *mapping, loff_t pos, const void *buf, size_t len);
+
+/*
+ * Get one folio, locked and referenced, created when it is not there (then with valid == 0).
+ * Never fails for want of frames. Negative errno through *err and NULL otherwise.
+ */
+struct folio *filemap_grab_folio(struct mapping *mapping, pgoff_t index, int *err);
+
+/*
+ * Writeback. start_ starts and waits no longer than it must; _wait waits for writes in flight.
+ * Ranges are closed at @start and @end, bytes. Errors: see errseq below; fdatawait does not return
+ * them, check_errors does.
+ */
+int filemap_write_range(struct mapping *mapping, loff_t start, loff_t end);
+void filemap_wait_range(struct mapping *mapping, loff_t start, loff_t end);
+int filemap_write_and_wait(struct mapping *mapping);
+
+/* Error sequence. An open file samples at open and checks at fsync: each error once for each. */
+errseq_t filemap_sample_wb_err(struct mapping *mapping);
+int filemap_check_wb_err(struct mapping *mapping, errseq_t *since);
+void mapping_set_error(struct mapping *mapping, int error);
+
+/*
+ * Truncation. The owner holds its inode lock and the invalidate lock exclusively.
+ * truncate_setsize: sets the size; on shrinking zeroes the rest of the last block's folio in memory
+ * (marking the block dirty where @partial: the kept part of it is rewritten with zeros behind it)
+ * and drops all folios behind. truncate_hole: [start, end) reads as zero: drops whole folios, zeroes
+ * the parts at the edges (these become dirty). Dropped dirty blocks go through unreserve.
+ */
+int truncate_setsize(struct mapping *mapping, loff_t size);
+int truncate_hole(struct mapping *mapping, loff_t start, loff_t end);
+/* Drops every folio, dirty or not, and every shadow: the last step of a mapping's life. */
+void truncate_all(struct mapping *mapping);
+/*
+ * Forget the blocks that touch [start, end), dirty or not, without zeroing: the backing has changed
+ * hands. Waits for writes in flight. Blocks in folios that are partly outside become not valid.
+ */
+void invalidate_blocks(struct mapping *mapping, loff_t start, loff_t end);
+
+void filemap_invalidate_lock(struct mapping *mapping);
+void filemap_invalidate_unlock(struct mapping *mapping);
+void filemap_invalidate_lock_shared(struct mapping *mapping);
+void filemap_invalidate_unlock_shared(struct mapping *mapping);
+
+#endif

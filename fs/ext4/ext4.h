@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * ext2, ext3 and ext4 on libext2fs: what the files of this directory share.
+ *
+ * Locks (outer first)
+ *
+ *	inode lock (several: parent before child, else by address)
+ *	invalidate lock of a file's mapping
+ *	folio lock of a file
+ *	volume lock		libext2fs and everything in ext2_filsys; every change of metadata
+ *	folio lock of the device mapping, and so on inside the cache
+ *	icache lock, orphan lists, small leaf locks: held for a few lines, never while sleeping
+ *
+ * Every metadata change happens between ext4_begin() and ext4_end(), which take and release the
+ * volume lock: the seam where a journal handle will go. Every metadata block reaches the image
+ * through the device mapping (device.c).
+ *
+ * The inode in memory: `raw` is the truth while the inode is in use, and ext4_inode_write()
+ * brings it to the inode table. Its i_block, i_blocks and block-map flags are guarded by the volume
+ * lock alone (writeback changes them without the inode lock); all other fields change under the
+ * inode lock exclusively AND the volume lock, so either suffices to read them. The size in `raw` is
+ * what the image says; mapping.size is the live one of a regular file.
+ *
+ * Space. reserved_blocks counts blocks that dirty folios will need (delayed allocation): write(2) reserves,
+ * writeback allocates, truncation gives back. Free space for all others is what is left beside
+ * it (blocks.c).
+ */
+#ifndef FOLIOFS_EXT4_H
+#define FOLIOFS_EXT4_H
+
+#include <pthread.h>
+#include <ext2fs/ext2_fs.h>
+#include <ext2fs/ext2fs.h>
+#include "volume.h"
+
+struct dir_index;	/* dir_index.c: names of one directory in memory */
+struct group_dirt;	/* commit.c: what of bitmaps and descriptors is to be written */
+
+struct ext4_volume {
+	struct volume vol;
+	pthread_mutex_t lock;		/* the volume lock */
+	ext2_filsys fs;
+	struct mapping device;		/* the image's own mapping, MAPPING_DEVICE */
+	struct group_dirt *dirt;
+	errcode_t last_error;
+	bool shutdown;			/* errors=panic, or the device is gone: every change fails EIO */
+
+	uint64_t reserved_blocks;	/* atomic */
+
+	pthread_mutex_t icache_lock;
+	struct ext4_inode **icache;	/* hash table by number */
+	unsigned int icache_bits, icache_count;
+
+	pthread_t commit_thread;	/* writes metadata every options->commit seconds */
+	pthread_mutex_t commit_lock;
+	pthread_cond_t commit_wake;
+	bool commit_stop, commit_running;
+};
+
+/* One extent of a file in memory; blocks in file system blocks. Gaps are holes. */
+struct map_extent {
+	uint32_t lblk, len;
+	uint64_t pblk;
+	bool unwritten;
+};
+
+/* All extents of one file, sorted; loaded on first use. map.c. */
+struct ext4_map {
+	pthread_rwlock_t lock;		/* leaf */
+	struct map_extent *extents;
+	unsigned int nr, room;
+	bool loaded;
+};
+
+struct ext4_inode {
+	struct vnode vn;
+	pthread_rwlock_t lock;		/* the inode lock; prefers writers */
+	uint64_t refs;			/* atomic; 0 only under the icache lock */
+	struct ext4_inode *hash_next;	/* icache lock */
+	struct ext2_inode_large raw;
+	size_t raw_size;		/* bytes of raw in use: the image's inode size, at most sizeof raw */
+	void *extra;			/* bytes of the on-disk inode behind the fixed fields (xattrs, inline data), or NULL */
+	struct ext4_map map;
+	struct dir_index *index;	/* directories; inode lock */
+	bool orphan;			/* on the orphan list; volume lock */
+	bool bad;			/* damaged: every use gives EUCLEAN */
+};
+
+static inline struct ext4_volume *EXT4_VOL(struct volume *v)
+{
+	return (struct ext4_volume *)v;
+}
+
+static inline struct ext4_inode *EXT4_I(struct vnode *n)
+{
+	return (struct ext4_inode *)n;
+}
+
+static inline struct ext4_volume *ext4_vol(struct ext4_inode *inode)
+{
+	return (struct ext4_volume *)inode->vn.volume;
+}
+
+/*
+ * volume (super.c, probe.c, recover.c, error.c, device.c, commit.c)
+ */
+/* Take the volume lock for a change; -EROFS or -EIO (then nothing is held) when none is allowed. */
+int ext4_begin(struct ext4_volume *vol);
+void ext4_end(struct ext4_volume *vol);
+/* Take it to read only. */
+void ext4_lock(struct ext4_volume *vol);
+void ext4_unlock(struct ext4_volume *vol);
+/* libext2fs's error as a negative errno (EUCLEAN for damage). */
+int ext4_errno(errcode_t err);
+/* Damage was met: say where, set the error flag in the superblock, follow errors=. Returns -EUCLEAN
+ * or, for err == -EIO, -EIO. Volume lock held. */
+int ext4_corrupt(struct ext4_volume *vol, uint32_t ino, int err, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+/* libext2fs failed: translates, and calls ext4_corrupt() when that means damage. Volume lock held. */
+int ext4_failed(struct ext4_volume *vol, uint32_t ino, errcode_t err, const char *what);
+
+/* device.c: the io_manager and the image's mapping. Blocks in fs blocks. */
+extern io_manager device_io_manager;
+int device_read(struct ext4_volume *vol, uint64_t blk, void *buf);	/* one block; volume lock */
+int device_write(struct ext4_volume *vol, uint64_t blk, const void *buf);
+/* Blocks go from metadata to data, or free: nothing in the device mapping may be written over them. */
+void device_forget(struct ext4_volume *vol, uint64_t blk, uint64_t count);
+
+/* commit.c. Group is to be written at the next commit. Volume lock. */
+void commit_mark_group(struct ext4_volume *vol, dgrp_t group);
+void commit_mark_super(struct ext4_volume *vol);
+/* Bitmaps, descriptors, superblock to the device mapping; with @flush the device mapping to the image
+ * and the image flushed. Takes the volume lock itself for the first part. */
+int ext4_commit(struct ext4_volume *vol, bool flush);
+int commit_start(struct ext4_volume *vol);
+void commit_stop(struct ext4_volume *vol);
+
+/*
+ * inodes (inode.c icache, inode_io.c, ialloc.c, orphan.c, attr.c)
+ */
+/* Reference to inode @ino, read if it is not in use. Takes the volume lock itself. */
+int ext4_iget(struct ext4_volume *vol, uint32_t ino, struct ext4_inode **out);
+void ext4_igrab(struct ext4_inode *inode);
+/* Drops references; the last of an unlinked inode deletes it. No lock held but inode locks of others. */
+void ext4_iput(struct ext4_inode *inode, uint64_t nr);
+/* raw to the inode table. Volume lock. */
+int ext4_inode_write(struct ext4_inode *inode);
+/* New inode: allocated, initialised (owner, mode, flags, times, generation; i_links_count 1, 2 for a directory; extent root
+ * or inline flag; inherited flags; sgid), written, in the icache with one reference, unlocked. Between begin and end.
+ * dir's inode lock is held. */
+int ext4_ialloc(struct ext4_inode *dir, mode_t mode, const struct cred *cred,
+		struct ext4_inode **out);
+int orphan_add(struct ext4_inode *inode);	/* between begin and end */
+int orphan_del(struct ext4_inode *inode);
+int orphan_cleanup(struct ext4_volume *vol);	/* at mount */
+void ext4_touch(struct ext4_inode *inode, unsigned int what);	/* VATTR_ATIME|MTIME|CTIME := now in raw */
+void ext4_time_get(const struct ext4_inode *inode, unsigned int which, struct timespec *ts);
+void ext4_time_set(struct ext4_inode *inode, unsigned int which, const struct timespec *ts);
+int ext4_getattr(struct vnode *node, struct stat *st);
+int ext4_setattr(struct vnode *node, const struct stat *st, unsigned int valid,
+		 const struct cred *cred);
+static inline bool ext4_is_rofs(struct ext4_volume *vol)
+{
+	return __atomic_load_n(&vol->vol.readonly, __ATOMIC_ACQUIRE);
+}
+/* The inode's immutable / append-only flags forbid it: -EPERM. */
+int ext4_may_change(const struct ext4_inode *inode);
+
+/*
+ * blocks and maps (blocks.c, map.c, map_alloc.c, extents.c, indirect.c)
+ */
+/* Free blocks a write may still take: free - reserved - what metadata of reserved ones may need. */
+int blocks_reserve(struct ext4_volume *vol, uint32_t nr);	/* -ENOSPC */
+void blocks_unreserve(struct ext4_volume *vol, uint32_t nr);
+/* Allocates a run of at most @want blocks near @goal, at least one; marks bitmaps, counts. Metadata
+ * allocations of libext2fs come through the same (alloc callback). Between begin and end. */
+int blocks_alloc(struct ext4_volume *vol, uint64_t goal, uint32_t want, uint64_t *pblk,
+		 uint32_t *got);
+void blocks_free(struct ext4_volume *vol, uint64_t pblk, uint32_t count);	/* forgets in device, too */
+int blocks_init(struct ext4_volume *vol);	/* installs the callbacks */
+
+/* What is at @lblk: an extent cut to start there (pblk 0: hole of len blocks). Loads the map: may take the volume lock;
+ * so not with it held (map_find_locked then). */
+int map_find(struct ext4_inode *inode, uint32_t lblk, struct map_extent *out);
+int map_find_locked(struct ext4_inode *inode, uint32_t lblk, struct map_extent *out);
+/* Gives blocks to all of [lblk, lblk+len), allocating holes and making unwritten ones written (or, with
+ * @unwritten, allocating holes as unwritten). Between begin and end. */
+int map_alloc(struct ext4_inode *inode, uint32_t lblk, uint32_t len, bool unwritten);
+/* Frees [lblk, lblk+len). Between begin and end; the mapping holds nothing there. */
+int map_remove(struct ext4_inode *inode, uint32_t lblk, uint64_t len);
+/* Makes written blocks of the range unwritten (extents only). */
+int map_set_unwritten(struct ext4_inode *inode, uint32_t lblk, uint32_t len);
+void map_init(struct ext4_map *map);
+void map_finish(struct ext4_map *map);
+
+/*
+ * files (file.c file_io.c falloc.c truncate.c inline.c copy.c)
+ */
+extern const struct mapping_ops ext4_file_mapping_ops;
+ssize_t ext4_write(struct vnode *node, loff_t pos, const void *buf, size_t len, bool append,
+		   bool kill_priv);
+/* Sets size; inode lock exclusive. */
+int ext4_truncate(struct ext4_inode *inode, loff_t size);
+/* Frees everything of an inode about to be deleted (regular, directory, symlink). Between begin and end. */
+int ext4_free_data(struct ext4_inode *inode);
+int ext4_fsync(struct vnode *node, bool datasync);
+int ext4_fallocate(struct vnode *node, int mode, loff_t pos, loff_t len);
+loff_t ext4_seek(struct vnode *node, loff_t pos, enum seek_whence whence);
+ssize_t ext4_copy_range(struct vnode *in, loff_t in_pos, struct vnode *out, loff_t out_pos,
+			size_t len);
+loff_t ext4_max_size(struct ext4_inode *inode);	/* bytes: EFBIG past it */
+int inline_read(struct ext4_inode *inode, void *buf, size_t size, size_t *len);	/* volume lock */
+int inline_convert(struct ext4_inode *inode);	/* to blocks; between begin and end */
+
+/*
+ * names (dir*.c namei.c readdir.c rename.c symlink.c)
+ */
+int ext4_lookup(struct vnode *dir, const char *name, struct vnode **out);
+int ext4_mknod(struct vnode *dir, const char *name, mode_t mode, dev_t rdev,
+	       const struct cred *cred, struct vnode **out);
+int ext4_mkdir(struct vnode *dir, const char *name, mode_t mode, const struct cred *cred,
+	       struct vnode **out);
+int ext4_symlink(struct vnode *dir, const char *name, const char *target, const struct cred *cred,
+		 struct vnode **out);
+int ext4_link(struct vnode *node, struct vnode *dir, const char *name);
+int ext4_unlink(struct vnode *dir, const char *name);
+int ext4_rmdir(struct vnode *dir, const char *name);
+int ext4_rename(struct vnode *dir, const char *name, struct vnode *newdir, const char *newname,
+		unsigned int flags, const struct cred *cred);
+ssize_t ext4_readlink(struct vnode *node, char *buf, size_t size);
+int ext4_readdir(struct vnode *dir, uint64_t cookie, dir_emit_t emit, void *arg);
+void dir_index_free(struct dir_index *index);	/* NULL allowed */
+
+/*
+ * attributes (xattr.c acl.c ioctl.c trim.c)
+ */
+ssize_t ext4_getxattr(struct vnode *node, const char *name, void *buf, size_t size);
+int ext4_setxattr(struct vnode *node, const char *name, const void *value, size_t size, int flags,
+		  const struct cred *cred);
+ssize_t ext4_listxattr(struct vnode *node, char *buf, size_t size, const struct cred *cred);
+int ext4_removexattr(struct vnode *node, const char *name);
+/* Gives a new inode its ACLs from dir's default ACL; applies cred->umask where there is none (into
+ * *mode and the inode). Between begin and end. */
+int acl_inherit(struct ext4_inode *dir, struct ext4_inode *inode, const struct cred *cred);
+/* Frees xattr blocks and EA inodes of an inode about to be deleted. Between begin and end. */
+int xattr_free(struct ext4_inode *inode);
+int acl_chmod(struct ext4_inode *inode);	/* mode has changed: the access ACL follows */
+int ext4_getflags(struct vnode *node, uint32_t *flags);
+int ext4_setflags(struct vnode *node, uint32_t flags, const struct cred *cred);
+int ext4_getfsxattr(struct vnode *node, struct vfsxattr *attr);
+int ext4_trim(struct volume *volume, uint64_t start, uint64_t len, uint64_t minlen,
+	      uint64_t *trimmed);
+int ext4_getlabel(struct volume *volume, char label[256]);
+int ext4_setlabel(struct volume *volume, const char *label);
+
+#endif
