@@ -51,6 +51,9 @@ struct ext4_volume {
 	struct ext4_inode **icache;	/* hash table by number */
 	unsigned int icache_bits, icache_count;
 
+	struct ext4_inode *orphans;	/* as the list in the image, newest first; volume lock */
+	uint64_t overhead;		/* blocks that hold no files, for statfs */
+
 	pthread_t commit_thread;	/* writes metadata every options->commit seconds */
 	pthread_mutex_t commit_lock;
 	pthread_cond_t commit_wake;
@@ -77,14 +80,26 @@ struct ext4_inode {
 	pthread_rwlock_t lock;		/* the inode lock; prefers writers */
 	uint64_t refs;			/* atomic; 0 only under the icache lock */
 	struct ext4_inode *hash_next;	/* icache lock */
-	struct ext2_inode_large raw;
-	size_t raw_size;		/* bytes of raw in use: the image's inode size, at most sizeof raw */
-	void *extra;			/* bytes of the on-disk inode behind the fixed fields (xattrs, inline data), or NULL */
 	struct ext4_map map;
 	struct dir_index *index;	/* directories; inode lock */
+	struct ext4_inode *orphan_next, *orphan_prev;	/* volume lock */
 	bool orphan;			/* on the orphan list; volume lock */
+	bool dying;			/* being deleted or dropped: not to be found or pinned; icache lock */
 	bool bad;			/* damaged: every use gives EUCLEAN */
+	/*
+	 * The whole inode as on the image, raw_size (the image's inode size, 128 to 4096) bytes:
+	 * the struct is allocated with room for what lies behind the fixed fields (xattrs, inline
+	 * data), see ext4_raw_bytes(). Must be last. With 128-byte inodes raw's further fields are 0.
+	 */
+	size_t raw_size;
+	struct ext2_inode_large raw;
 };
+
+/* The on-disk inode as raw_size bytes; in-inode xattrs start at 128 + raw.i_extra_isize. */
+static inline uint8_t *ext4_raw_bytes(struct ext4_inode *inode)
+{
+	return (uint8_t *)&inode->raw;
+}
 
 static inline struct ext4_volume *EXT4_VOL(struct volume *v)
 {
@@ -104,7 +119,8 @@ static inline struct ext4_volume *ext4_vol(struct ext4_inode *inode)
 /*
  * volume (super.c, probe.c, recover.c, error.c, device.c, commit.c)
  */
-/* Take the volume lock for a change; -EROFS or -EIO (then nothing is held) when none is allowed. */
+/* Take the volume lock for a change; -EROFS or -EIO (then nothing is held) when none is allowed.
+ * The bitmaps (fs->block_map, fs->inode_map) are loaded when it returns 0. */
 int ext4_begin(struct ext4_volume *vol);
 void ext4_end(struct ext4_volume *vol);
 /* Take it to read only. */
@@ -143,8 +159,13 @@ int ext4_iget(struct ext4_volume *vol, uint32_t ino, struct ext4_inode **out);
 void ext4_igrab(struct ext4_inode *inode);
 /* Drops references; the last of an unlinked inode deletes it. No lock held but inode locks of others. */
 void ext4_iput(struct ext4_inode *inode, uint64_t nr);
-/* raw to the inode table. Volume lock. */
+/*
+ * raw to the inode table. Volume lock. A libext2fs function that is given
+ * (struct ext2_inode *)&inode->raw and writes it back comes here, too; one that writes a buffer of its own
+ * (ext2fs_write_inode*) changes the image alone: call ext4_inode_reload() after it.
+ */
 int ext4_inode_write(struct ext4_inode *inode);
+int ext4_inode_reload(struct ext4_inode *inode);	/* raw from the inode table. Volume lock. */
 /* New inode: allocated, initialised (owner, mode, flags, times, generation; i_links_count 1, 2 for a directory; extent root
  * or inline flag; inherited flags; sgid), written, in the icache with one reference, unlocked. Between begin and end.
  * dir's inode lock is held. */
