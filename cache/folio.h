@@ -33,6 +33,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "list.h"
+
 #define PAGE_SHIFT 12
 #ifndef PAGE_SIZE
 #define PAGE_SIZE (1UL << PAGE_SHIFT)
@@ -50,10 +52,6 @@ enum folio_flag {
 	FOLIO_REFERENCED = 1 << 3,
 	FOLIO_ACTIVE = 1 << 4,
 	FOLIO_LRU = 1 << 5,
-};
-
-struct list_head {
-	struct list_head *next, *prev;
 };
 
 struct folio {
