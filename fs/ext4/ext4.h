@@ -4,7 +4,7 @@
  *
  * Locks (outer first)
  *
- *	inode lock (several: parent before child, else by address)
+ *	inode lock (several: by rising address, directories and files alike)
  *	invalidate lock of a file's mapping
  *	folio lock of a file
  *	volume lock		libext2fs and everything in ext2_filsys; every change of metadata
@@ -250,7 +250,7 @@ int ext4_rename(struct vnode *dir, const char *name, struct vnode *newdir, const
 		unsigned int flags, const struct cred *cred);
 ssize_t ext4_readlink(struct vnode *node, char *buf, size_t size);
 int ext4_readdir(struct vnode *dir, uint64_t cookie, dir_emit_t emit, void *arg);
-void dir_index_free(struct dir_index *index);	/* NULL allowed */
+void dir_index_free(struct ext4_inode *inode);	/* an inode without users goes: its index, if any */
 
 /*
  * attributes (xattr.c acl.c ioctl.c trim.c)
