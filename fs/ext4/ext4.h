@@ -43,6 +43,10 @@ struct ext4_volume {
 	struct mapping device;		/* the image's own mapping, MAPPING_DEVICE */
 	struct group_dirt *dirt;
 	errcode_t last_error;
+	bool writable;			/* the image may be written: mounted rw, even if errors= turned it ro */
+	uint16_t clean_state;		/* s_state to leave behind at unmount */
+	unsigned int lines;		/* error.c: messages since lines_since; volume lock */
+	time_t lines_since;
 	bool shutdown;			/* errors=panic, or the device is gone: every change fails EIO */
 
 	uint64_t reserved_blocks;	/* atomic */
@@ -137,11 +141,30 @@ int ext4_failed(struct ext4_volume *vol, uint32_t ino, errcode_t err, const char
 
 /* device.c: the io_manager and the image's mapping. Blocks in fs blocks. */
 extern io_manager device_io_manager;
+extern const struct mapping_ops device_mapping_ops;
+errcode_t device_open_fs(struct ext4_volume *vol, int flags);	/* opens vol->fs on vol->device */
+/* Bytes. -EUCLEAN when they lie outside the file system. Volume lock, for these all. */
+int device_pread(struct ext4_volume *vol, uint64_t pos, void *buf, size_t len);
+int device_pwrite(struct ext4_volume *vol, uint64_t pos, const void *buf, size_t len);
+/* Brings blocks that will be wanted soon into the cache with few transfers. */
+void device_readahead(struct ext4_volume *vol, uint64_t blk, uint64_t count);
 int device_read(struct ext4_volume *vol, uint64_t blk, void *buf);	/* one block; volume lock */
 int device_write(struct ext4_volume *vol, uint64_t blk, const void *buf);
 /* Blocks go from metadata to data, or free: nothing in the device mapping may be written over them. */
 void device_forget(struct ext4_volume *vol, uint64_t blk, uint64_t count);
 
+/* probe.c, recover.c: refuse with one line, or find that the image can be read only */
+int probe_read_super(struct image *image, struct ext2_super_block *sb);
+int probe_super(struct image *image, struct ext2_super_block *sb, bool *readonly);
+int probe_groups(struct ext4_volume *vol);
+int recover_journal(struct image *image, const struct options *options,
+		    struct ext2_super_block *sb, bool *readonly);
+
+int ext4_sync(struct volume *volume);
+int ext4_statfs(struct volume *volume, struct statvfs *st);
+
+int commit_init(struct ext4_volume *vol);
+void commit_finish(struct ext4_volume *vol);
 /* commit.c. Group is to be written at the next commit. Volume lock. */
 void commit_mark_group(struct ext4_volume *vol, dgrp_t group);
 void commit_mark_super(struct ext4_volume *vol);
@@ -159,6 +182,14 @@ int ext4_iget(struct ext4_volume *vol, uint32_t ino, struct ext4_inode **out);
 void ext4_igrab(struct ext4_inode *inode);
 /* Drops references; the last of an unlinked inode deletes it. No lock held but inode locks of others. */
 void ext4_iput(struct ext4_inode *inode, uint64_t nr);
+/* ->pin and ->unpin of ext4_file_mapping_ops; mapping->owner is the struct ext4_inode. */
+bool ext4_mapping_pin(struct mapping *mapping);
+void ext4_mapping_unpin(struct mapping *mapping);
+int icache_init(struct ext4_volume *vol);
+/* Drops all inodes that are left, deleting unlinked ones. */
+void icache_finish(struct ext4_volume *vol);
+/* Reads inode @ino from the table into @inode->raw and checks it. Volume lock. */
+int ext4_inode_read(struct ext4_volume *vol, struct ext4_inode *inode, uint32_t ino);
 /*
  * raw to the inode table. Volume lock. A libext2fs function that is given
  * (struct ext2_inode *)&inode->raw and writes it back comes here, too; one that writes a buffer of its own
