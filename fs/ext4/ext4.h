@@ -21,9 +21,9 @@
  * inode lock exclusively AND the volume lock, so either suffices to read them. The size in `raw` is
  * what the image says; mapping.size is the live one of a regular file.
  *
- * Space. reserved_blocks counts blocks that dirty folios will need (delayed allocation): write(2) reserves,
- * writeback allocates, truncation gives back. Free space for all others is what is left beside
- * it (blocks.c).
+ * Space. reserved_blocks counts blocks that dirty folios will need, with what their maps may need to
+ * find them (delayed allocation): write(2) reserves, writeback allocates, truncation gives back. Free
+ * space for all others is what is left beside it (blocks.c).
  */
 #ifndef FOLIOFS_EXT4_H
 #define FOLIOFS_EXT4_H
@@ -33,6 +33,7 @@
 #include <ext2fs/ext2fs.h>
 #include "volume.h"
 
+struct map_tree;	/* extents.c: the blocks of an extent tree */
 struct dir_index;	/* dir_index.c: names of one directory in memory */
 struct group_dirt;	/* commit.c: what of bitmaps and descriptors is to be written */
 
@@ -49,7 +50,10 @@ struct ext4_volume {
 	time_t lines_since;
 	bool shutdown;			/* errors=panic, or the device is gone: every change fails EIO */
 
-	uint64_t reserved_blocks;	/* atomic */
+	pthread_mutex_t space_lock;	/* leaf: the fields of this group, and inodes' delayed ones */
+	uint64_t free_blocks;		/* as in the superblock */
+	uint64_t reserved_blocks;
+	uint64_t withheld_blocks;	/* never given to data: margin for maps, root's share; constant */
 
 	pthread_mutex_t icache_lock;
 	struct ext4_inode **icache;	/* hash table by number */
@@ -77,6 +81,8 @@ struct ext4_map {
 	struct map_extent *extents;
 	unsigned int nr, room;
 	bool loaded;
+	int error;			/* loading met damage: -EUCLEAN at each use */
+	struct map_tree *tree;		/* NULL: all is in the inode; volume lock */
 };
 
 struct ext4_inode {
@@ -85,6 +91,9 @@ struct ext4_inode {
 	uint64_t refs;			/* atomic; 0 only under the icache lock */
 	struct ext4_inode *hash_next;	/* icache lock */
 	struct ext4_map map;
+	uint32_t delayed;		/* blocks that dirty folios of the file reserve; space_lock */
+	uint32_t delayed_meta;		/* what is reserved for its map beside them; space_lock */
+	uint32_t delayed_group;		/* indirect block last charged for; space_lock */
 	struct dir_index *index;	/* directories; inode lock */
 	struct ext4_inode *orphan_next, *orphan_prev;	/* volume lock */
 	bool orphan;			/* on the orphan list; volume lock */
@@ -221,24 +230,34 @@ int ext4_may_change(const struct ext4_inode *inode);
 /*
  * blocks and maps (blocks.c, map.c, map_alloc.c, extents.c, indirect.c)
  */
-/* Free blocks a write may still take: free - reserved - what metadata of reserved ones may need. */
-int blocks_reserve(struct ext4_volume *vol, uint32_t nr);	/* -ENOSPC */
-void blocks_unreserve(struct ext4_volume *vol, uint32_t nr);
-/* Allocates a run of at most @want blocks near @goal, at least one; marks bitmaps, counts. Metadata
- * allocations of libext2fs come through the same (alloc callback). Between begin and end. */
+/* Takes @nr blocks out of what others may have; -ENOSPC, nothing taken. Any lock may be held. */
+int blocks_reserve(struct ext4_volume *vol, uint64_t nr);
+void blocks_unreserve(struct ext4_volume *vol, uint64_t nr);
+/* Blocks that may be reserved yet, for statfs. */
+uint64_t blocks_available(struct ext4_volume *vol);
+/*
+ * Allocates a run of at most @want blocks near @goal, at least one; marks bitmaps, counts. Does not look
+ * at reservations: the caller holds one. Allocations of libext2fs itself (directories, xattrs) come
+ * through a callback that leaves reserved blocks alone. Between begin and end.
+ */
 int blocks_alloc(struct ext4_volume *vol, uint64_t goal, uint32_t want, uint64_t *pblk,
 		 uint32_t *got);
-void blocks_free(struct ext4_volume *vol, uint64_t pblk, uint32_t count);	/* forgets in device, too */
-int blocks_init(struct ext4_volume *vol);	/* installs the callbacks */
+void blocks_free(struct ext4_volume *vol, uint64_t pblk, uint64_t count); /* forgets in device, too */
+/* Installs the callbacks, counts free blocks. Once, after ext2fs_open. */
+int blocks_init(struct ext4_volume *vol);
+uint64_t blocks_inode_goal(struct ext4_inode *inode);	/* where its first block would best be */
 
 /* What is at @lblk: an extent cut to start there (pblk 0: hole of len blocks). Loads the map: may take the volume lock;
  * so not with it held (map_find_locked then). */
 int map_find(struct ext4_inode *inode, uint32_t lblk, struct map_extent *out);
 int map_find_locked(struct ext4_inode *inode, uint32_t lblk, struct map_extent *out);
 /* Gives blocks to all of [lblk, lblk+len), allocating holes and making unwritten ones written (or, with
- * @unwritten, allocating holes as unwritten). Between begin and end. */
+ * @unwritten, allocating holes as unwritten), and writes the inode. -ENOSPC: nothing new allocated.
+ * Between begin and end. */
 int map_alloc(struct ext4_inode *inode, uint32_t lblk, uint32_t len, bool unwritten);
-/* Frees [lblk, lblk+len). Between begin and end; the mapping holds nothing there. */
+/* The same for writeback, whose blocks are reserved already: takes free blocks without asking. */
+int map_alloc_delayed(struct ext4_inode *inode, uint32_t lblk, uint32_t len);
+/* Frees [lblk, lblk+len) and writes the inode. Between begin and end; the mapping holds nothing there. */
 int map_remove(struct ext4_inode *inode, uint32_t lblk, uint64_t len);
 /* Makes written blocks of the range unwritten (extents only). */
 int map_set_unwritten(struct ext4_inode *inode, uint32_t lblk, uint32_t len);

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Space: which blocks of the image are free, and who may have them.
+ *
+ * The truth is libext2fs's block bitmap. Blocks are allocated in runs: at the goal if it is free,
+ * else the first run behind it, group by group, that is long enough; when there is none, the
+ * longest that was seen. Full groups are passed over by their counts.
+ *
+ * libext2fs keeps the counts of groups and superblock when it is told of a change
+ * (ext2fs_block_alloc_stats*), which clears a group's BLOCK_UNINIT flag, too (the bitmap in memory
+ * holds such a group's own metadata from the start). Its callback for single blocks, installed
+ * here, sees what libext2fs allocates and frees itself; the one for ranges is not used, because it
+ * is told a range that has been counted down to nothing. Each change marks the group for the next
+ * commit, keeps our count of free blocks, and makes the device mapping forget blocks that are freed.
+ *
+ * Reservations. Free blocks are shared out before they are allocated: a writer of delayed data takes
+ * what it will need at most, in blocks_reserve(), and gives it back when the blocks are allocated or
+ * the data has gone. What is withheld from data always: a fiftieth of the image (at most 4096
+ * blocks), so that dividing preallocated extents finds blocks for the tree; and, on a mount that
+ * several users share (allow_other), the blocks that the image reserves for root. On a mount for
+ * one user, who owns the image, root's share is his. Directories and attributes may take all that
+ * is not reserved.
+ *
+ * Locks: the bitmap under the volume lock; the counters under space_lock, a leaf.
+ */
+#include <errno.h>
+#include "map.h"
+
+#define MARGIN_DIVISOR 50
+#define MARGIN_MAX 4096
+#define MAX_RUNS 64		/* runs looked at in one group before the longest is taken */
+
+static struct ext4_volume *vol_of(ext2_filsys fs)
+{
+	return fs->priv_data;
+}
+
+int blocks_reserve(struct ext4_volume *vol, uint64_t nr)
+{
+	int err = 0;
+
+	if (!nr)
+		return 0;
+	pthread_mutex_lock(&vol->space_lock);
+	if (vol->free_blocks < vol->reserved_blocks + vol->withheld_blocks + nr)
+		err = -ENOSPC;
+	else
+		vol->reserved_blocks += nr;
+	pthread_mutex_unlock(&vol->space_lock);
+	return err;
+}
+
+void blocks_unreserve(struct ext4_volume *vol, uint64_t nr)
+{
+	pthread_mutex_lock(&vol->space_lock);
+	vol->reserved_blocks -= nr;
+	pthread_mutex_unlock(&vol->space_lock);
+}
+
+uint64_t blocks_available(struct ext4_volume *vol)
+{
+	uint64_t used, available;
+
+	pthread_mutex_lock(&vol->space_lock);
+	used = vol->reserved_blocks + vol->withheld_blocks;
+	available = vol->free_blocks > used ? vol->free_blocks - used : 0;
+	pthread_mutex_unlock(&vol->space_lock);
+	return available;
+}
+
+uint64_t blocks_inode_goal(struct ext4_inode *inode)
+{
+	ext2_filsys fs = ext4_vol(inode)->fs;
+
+	return ext2fs_group_first_block2(fs, (inode->vn.ino - 1) / fs->super->s_inodes_per_group);
+}
+
+/*
+ * Finding
+ */
+
+struct run {
+	uint64_t start;
+	uint32_t len;
+};
+
+/* Looks for a free run in [from, last]: true when it has @want blocks; else @best is the longest. */
+static bool find_in(ext2_filsys fs, uint64_t from, uint64_t last, uint32_t want, struct run *best)
+{
+	for (unsigned int seen = 0; from <= last && seen < MAX_RUNS; seen++) {
+		blk64_t start, end, stop;
+
+		if (ext2fs_find_first_zero_block_bitmap2(fs->block_map, from, last, &start))
+			return false;
+		end = last - start >= want ? start + want - 1 : last;
+		if (ext2fs_find_first_set_block_bitmap2(fs->block_map, start, end, &stop))
+			stop = end + 1;
+		if (stop - start > best->len)
+			*best = (struct run){ start, stop - start };
+		if (best->len >= want)
+			return true;
+		from = stop;
+	}
+	return false;
+}
+
+static bool find_run(ext2_filsys fs, uint64_t goal, uint32_t want, struct run *best)
+{
+	dgrp_t first = ext2fs_group_of_blk2(fs, goal);
+
+	/* Right behind the blocks before is better than a longer run elsewhere. */
+	if (!ext2fs_test_block_bitmap2(fs->block_map, goal)) {
+		uint64_t last = ext2fs_group_last_block2(fs, first);
+		uint64_t end = last - goal >= want ? goal + want - 1 : last;
+		blk64_t stop;
+
+		if (ext2fs_find_first_set_block_bitmap2(fs->block_map, goal, end, &stop))
+			stop = end + 1;
+		*best = (struct run){ goal, stop - goal };
+		return true;
+	}
+	for (dgrp_t i = 0; i <= fs->group_desc_count; i++) {
+		dgrp_t group = (first + i) % fs->group_desc_count;
+		uint64_t from = ext2fs_group_first_block2(fs, group);
+
+		if (!ext2fs_bg_free_blocks_count(fs, group))
+			continue;
+		if (!i && goal > from)
+			from = goal;
+		if (find_in(fs, from, ext2fs_group_last_block2(fs, group), want, best))
+			return true;
+	}
+	return best->len != 0;
+}
+
+/* The run for a goal that may be nonsense; false when no block is free. */
+static bool find_near(ext2_filsys fs, uint64_t goal, uint32_t want, struct run *best)
+{
+	if (goal < fs->super->s_first_data_block || goal >= ext2fs_blocks_count(fs->super))
+		goal = fs->super->s_first_data_block;
+	*best = (struct run){ 0 };
+	return find_run(fs, goal, want, best);
+}
+
+/* The books beside libext2fs's. */
+static void count_change(struct ext4_volume *vol, uint64_t pblk, uint64_t count, int inuse)
+{
+	ext2_filsys fs = vol->fs;
+	dgrp_t last = ext2fs_group_of_blk2(fs, pblk + count - 1);
+
+	for (dgrp_t group = ext2fs_group_of_blk2(fs, pblk); group <= last; group++)
+		commit_mark_group(vol, group);
+	commit_mark_super(vol);
+	pthread_mutex_lock(&vol->space_lock);
+	if (inuse > 0)
+		vol->free_blocks -= count;
+	else
+		vol->free_blocks += count;
+	pthread_mutex_unlock(&vol->space_lock);
+	if (inuse < 0)
+		device_forget(vol, pblk, count);
+}
+
+/**
+ * blocks_alloc - allocate a run of blocks
+ * @vol: the volume
+ * @goal: block where it would best begin
+ * @want: blocks at most, at least 1
+ * @pblk: first block of the run
+ * @got: its length
+ *
+ * Context: between ext4_begin() and ext4_end(); the caller holds a reservation. May sleep.
+ * Return: 0; -ENOSPC when no block is free.
+ */
+int blocks_alloc(struct ext4_volume *vol, uint64_t goal, uint32_t want, uint64_t *pblk,
+		 uint32_t *got)
+{
+	struct run run;
+
+	if (!find_near(vol->fs, goal, want, &run))
+		return -ENOSPC;
+	ext2fs_block_alloc_stats_range(vol->fs, run.start, run.len, +1);
+	count_change(vol, run.start, run.len, +1);
+	*pblk = run.start;
+	*got = run.len;
+	return 0;
+}
+
+/**
+ * blocks_free - free a run of blocks
+ * @vol: the volume
+ * @pblk: first block
+ * @count: blocks; no write to them is in flight
+ *
+ * Blocks that are free already mean damage: they are left alone and reported.
+ *
+ * Context: between ext4_begin() and ext4_end(). May sleep.
+ */
+void blocks_free(struct ext4_volume *vol, uint64_t pblk, uint64_t count)
+{
+	ext2_filsys fs = vol->fs;
+	uint64_t end = pblk + count;
+	bool damage = false;
+
+	while (pblk < end) {
+		blk64_t stop;
+
+		if (!ext2fs_test_block_bitmap2(fs->block_map, pblk)) {
+			damage = true;
+			pblk++;
+			continue;
+		}
+		if (ext2fs_find_first_zero_block_bitmap2(fs->block_map, pblk, end - 1, &stop))
+			stop = end;
+		ext2fs_block_alloc_stats_range(fs, pblk, stop - pblk, -1);
+		count_change(vol, pblk, stop - pblk, -1);
+		pblk = stop;
+	}
+	if (damage)
+		ext4_corrupt(vol, 0, -EUCLEAN, "a block of a file is marked free");
+}
+
+/*
+ * libext2fs's callbacks
+ */
+
+static void on_change(ext2_filsys fs, blk64_t pblk, int inuse)
+{
+	count_change(vol_of(fs), pblk, 1, inuse);
+}
+
+/* A block for libext2fs: it marks it used itself. */
+static errcode_t on_alloc(ext2_filsys fs, blk64_t goal, blk64_t *out)
+{
+	struct ext4_volume *vol = vol_of(fs);
+	struct run run;
+	bool full;
+
+	pthread_mutex_lock(&vol->space_lock);
+	full = vol->free_blocks <= vol->reserved_blocks;
+	pthread_mutex_unlock(&vol->space_lock);
+	if (full || !find_near(fs, goal, 1, &run))
+		return EXT2_ET_BLOCK_ALLOC_FAIL;
+	*out = run.start;
+	return 0;
+}
+
+/**
+ * blocks_init - begin to manage the space of an opened image
+ * @vol: the volume; fs->priv_data points to it from here on
+ *
+ * Context: while mounting, before anything is allocated.
+ * Return: 0.
+ */
+int blocks_init(struct ext4_volume *vol)
+{
+	struct ext2_super_block *super = vol->fs->super;
+	uint64_t margin = ext2fs_blocks_count(super) / MARGIN_DIVISOR;
+	const struct options *options = vol->vol.options;
+
+	pthread_mutex_init(&vol->space_lock, NULL);
+	vol->fs->priv_data = vol;
+	vol->free_blocks = ext2fs_free_blocks_count(super);
+	vol->reserved_blocks = 0;
+	vol->withheld_blocks = margin < MARGIN_MAX ? margin : MARGIN_MAX;
+	if (options && options->allow_other && !options->fakeroot)
+		vol->withheld_blocks += ext2fs_r_blocks_count(super);
+	ext2fs_set_alloc_block_callback(vol->fs, on_alloc, NULL);
+	ext2fs_set_block_alloc_stats_callback(vol->fs, on_change, NULL);
+	return 0;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the two kinds of block map (extents.c, indirect.c) and their common part (map.c,
+ * map_alloc.c) share. Everything here wants the volume lock held.
+ */
+#ifndef FOLIOFS_EXT4_MAP_H
+#define FOLIOFS_EXT4_MAP_H
+
+#include "ext4.h"
+
+/* Longest extents of the image's format; maps in memory keep to them, too. */
+#define MAP_MAX_WRITTEN 32768u
+#define MAP_MAX_UNWRITTEN 32767u
+
+#define MAP_DIRECT EXT2_NDIR_BLOCKS
+
+static inline bool map_is_extents(const struct ext4_inode *inode)
+{
+	return inode->raw.i_flags & EXT4_EXTENTS_FL;
+}
+
+static inline uint64_t map_end(const struct map_extent *extent)
+{
+	return (uint64_t)extent->lblk + extent->len;
+}
+
+/* Index of the first extent that ends behind @lblk; map->nr when there is none. */
+unsigned int map_search(const struct ext4_map *map, uint32_t lblk);
+/* Loads the map if it is not; 0 or an error. */
+int map_load(struct ext4_inode *inode);
+/* Forgets the map: it is loaded again at the next use. */
+void map_drop(struct ext4_inode *inode);
+/* Adds an extent behind all others while loading, joined to the last one where @join allows. */
+int map_append(struct ext4_map *map, const struct map_extent *extent, bool join);
+/* Room for @more further extents: -ENOMEM. */
+int map_room(struct ext4_map *map, unsigned int more);
+/* Puts @nr extents where @old were, from index @at on. There is room. Takes the map's lock. */
+void map_splice(struct ext4_map *map, unsigned int at, unsigned int old,
+		const struct map_extent *extents, unsigned int nr);
+/* True when a run of blocks lies in the image and cannot be its superblock. */
+bool map_valid_blocks(struct ext4_volume *vol, uint64_t pblk, uint64_t len);
+bool map_can_join(const struct map_extent *a, const struct map_extent *b);
+/* Changes i_blocks by @nr file system blocks. */
+void map_count_blocks(struct ext4_inode *inode, int64_t nr);
+
+int extents_load(struct ext4_inode *inode);
+/* map_splice(), and the same in the image; on an error nothing has changed. */
+int extents_splice(struct ext4_inode *inode, unsigned int at, unsigned int old,
+		   const struct map_extent *extents, unsigned int nr);
+void extents_free_tree(struct map_tree *tree);
+/* Sets an inode's block map to an empty extent tree. */
+void extents_init(struct ext4_inode *inode);
+/* Most blocks that the tree can grow by when @blocks single blocks are added. Any lock. */
+uint32_t extents_worst(struct ext4_volume *vol, unsigned int nr, uint32_t blocks);
+
+int indirect_load(struct ext4_inode *inode);
+/* Points [lblk, lblk + len) at the blocks from @pblk on. -ENOSPC when an indirect block cannot be had. */
+int indirect_set(struct ext4_inode *inode, uint32_t lblk, uint64_t pblk, uint32_t len);
+/* Clears the pointers of [start, end) and frees indirect blocks that become empty. */
+int indirect_clear(struct ext4_inode *inode, uint64_t start, uint64_t end);
+/* Number of blocks that an indirect map can have. */
+uint64_t indirect_max_blocks(struct ext4_volume *vol);
+
+#endif
