@@ -1,0 +1,116 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Builds foliofs and runs its tests. tests/setup.sh installs what this needs.
+#
+#   tests/run.sh                      everything
+#   tests/run.sh STEP...              some of: plain install asan tsan mount mount-asan
+#   tests/run.sh mount TOPIC...       some of the topics in tests/mount, as `ops` or `ops.Times.test_now`
+#
+# plain       the suites of tree, cache and fs
+# install     meson install, and programs built against what it installs
+# asan        the suites again, under the address and undefined behaviour sanitizers
+# tsan        the torture programs under the thread sanitizer
+# mount       real mounts (needs root, /dev/fuse and loop devices)
+# mount-asan  the mount tests that poke at corners, with a daemon built with the sanitizers
+#
+# Mount steps need root. FOLIOFS_LONG=1 runs the mount tests at full size. The last line adds up all.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+top=$PWD
+steps=()
+topics=()
+for word in "$@"; do
+	case $word in
+	plain|install|asan|tsan|mount|mount-asan) steps+=("$word") ;;
+	-*) sed -n '3,17s/^# \{0,1\}//p' "$0"; exit 2 ;;
+	*) topics+=("$word") ;;
+	esac
+done
+if [ ${#steps[@]} = 0 ]; then
+	steps=(plain install asan tsan mount mount-asan)
+	[ ${#topics[@]} = 0 ] || steps=(mount)
+fi
+asan_topics=(ops limits badinput damage options recovery apptainer)
+
+tally=$(mktemp)
+trap 'rm -f "$tally"' EXIT
+export LSAN_OPTIONS=suppressions=$top/tests/lsan.supp:print_suppressions=0
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+export TSAN_OPTIONS=halt_on_error=1
+
+# note PASSED FAILED TEXT: one result of run.sh's own
+note() {
+	if [ "$2" = 0 ]; then echo "ok      $3"; else echo "FAILED  $3"; fi
+	echo "$1 $2 0" >>"$tally"
+}
+
+# build DIR [meson options]: set up and compile; a failure shows the log and counts as a failed test
+build() {
+	local dir=$1 log=$1.log
+	shift
+	if { [ -f "$dir/build.ninja" ] || meson setup "$dir" "$@"; } >"$log" 2>&1 &&
+	   meson compile -C "$dir" >>"$log" 2>&1; then
+		return 0
+	fi
+	tail -60 "$log" | sed 's/^/    | /'
+	note 0 1 "build $dir"
+	return 1
+}
+
+# suites LABEL DIR [meson test options]: run what meson knows as tests and add them up
+suites() {
+	local label=$1 dir=$2
+	shift 2
+	rm -f "$dir/meson-logs/testlog.json"
+	meson test -C "$dir" --no-rebuild "$@" >"$dir/suites.log" 2>&1
+	python3 tests/tally.py "$label" "$dir/meson-logs/testlog.json" "$tally"
+}
+
+sanitize_asan() {
+	build build-asan -Db_sanitize=address,undefined -Db_lundef=false
+}
+
+step() {
+	case $1 in
+	plain)
+		build build && suites plain build --no-suite mount --no-suite torture
+		;;
+	install)
+		build build || return
+		if tests/install.sh build >build/install.log 2>&1; then
+			note 1 0 'install'
+		else
+			sed 's/^/    | /' build/install.log
+			note 0 1 'install'
+		fi
+		;;
+	asan)
+		sanitize_asan && suites asan build-asan --no-suite mount --no-suite torture -t 4
+		;;
+	tsan)
+		build build-tsan -Db_sanitize=thread -Db_lundef=false &&
+			suites tsan build-tsan --suite torture -t 4
+		;;
+	mount)
+		build build && FOLIOFS=$top/build/fs/foliofs \
+			python3 tests/mount/run.py --tally "$tally" "${topics[@]}"
+		;;
+	mount-asan)
+		sanitize_asan && FOLIOFS=$top/build-asan/fs/foliofs FOLIOFS_SANITIZED=1 \
+			python3 tests/mount/run.py --tally "$tally" "${topics[@]:-${asan_topics[@]}}"
+		;;
+	esac
+}
+
+for name in "${steps[@]}"; do
+	echo "== $name"
+	before=$(wc -l <"$tally")
+	began=$SECONDS
+	step "$name"
+	[ "$(wc -l <"$tally")" -gt "$before" ] || note 0 1 "$name ran no test"
+	echo "== $name: $((SECONDS - began)) s"
+done
+
+awk '{ p += $1; f += $2; s += $3 }
+END { printf "%d passed, %d failed%s\n", p, f, s ? ", " s " skipped" : ""; exit f > 0 || p == 0 }' "$tally"
