@@ -59,6 +59,10 @@ struct ext4_volume {
 	struct ext4_inode **icache;	/* hash table by number */
 	unsigned int icache_bits, icache_count;
 
+	bool has_device;		/* device is initialised */
+	struct ext4_inode *root;	/* referenced while the volume is open */
+	uint64_t itable_window;		/* inode_io.c: read last; volume lock */
+
 	struct ext4_inode *orphans;	/* as the list in the image, newest first; volume lock */
 	uint64_t overhead;		/* blocks that hold no files, for statfs */
 
@@ -96,6 +100,7 @@ struct ext4_inode {
 	uint32_t delayed_group;		/* indirect block last charged for; space_lock */
 	struct dir_index *index;	/* directories; inode lock */
 	struct ext4_inode *orphan_next, *orphan_prev;	/* volume lock */
+	bool has_mapping;		/* vn.mapping is initialised: regular files */
 	bool orphan;			/* on the orphan list; volume lock */
 	bool dying;			/* being deleted or dropped: not to be found or pinned; icache lock */
 	bool bad;			/* damaged: every use gives EUCLEAN */
@@ -206,6 +211,18 @@ int ext4_inode_read(struct ext4_volume *vol, struct ext4_inode *inode, uint32_t 
  */
 int ext4_inode_write(struct ext4_inode *inode);
 int ext4_inode_reload(struct ext4_inode *inode);	/* raw from the inode table. Volume lock. */
+/* inode.c, inode_io.c among themselves and for ialloc.c and orphan.c. Volume lock. */
+struct ext4_inode *inode_new(struct ext4_volume *vol, uint32_t ino);
+int inode_ready(struct ext4_inode *inode);
+void inode_free(struct ext4_inode *inode);
+void icache_insert(struct ext4_volume *vol, struct ext4_inode *inode);
+struct ext4_inode *icache_peek(struct ext4_volume *vol, uint32_t ino);
+int inode_get_locked(struct ext4_volume *vol, uint32_t ino, bool unlinked,
+		     struct ext4_inode **out);
+void inode_set_birth(struct ext4_inode *inode);
+void inode_install_hooks(struct ext4_volume *vol);
+void ialloc_free(struct ext4_inode *inode);
+void orphan_forget(struct ext4_inode *inode);
 /* New inode: allocated, initialised (owner, mode, flags, times, generation; i_links_count 1, 2 for a directory; extent root
  * or inline flag; inherited flags; sgid), written, in the icache with one reference, unlocked. Between begin and end.
  * dir's inode lock is held. */

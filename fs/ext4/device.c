@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The image's own mapping, and the io_manager that puts libext2fs on it.
+ *
+ * Everything that is metadata (superblock, descriptors, bitmaps, inode tables, extent and indirect
+ * blocks, directories, xattr blocks) is read from and written to the folios of vol->device, by
+ * byte position; the cache bounds it, writes it back by age and pressure, and ext4_commit() makes it
+ * durable. The granule of valid and dirty is the file system's block. A write of bytes that
+ * are there already dirties nothing, so that libext2fs and we may rewrite whole blocks freely.
+ *
+ * Locks: all callers hold the volume lock (or are alone: mount, unmount), which is what keeps a
+ * reader from seeing half of a write. The folio lock is taken for writing only.
+ *
+ * A position outside the file system is an error and never reaches the image: damaged block numbers end
+ * here.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "ext4.h"
+
+/* Transfers are built for this many folios at a time; a folio has at most 4 blocks. */
+#define CHUNK 32
+#define BLOCKS_PER_PAGE_MAX 4
+
+struct transfer {
+	struct image_io io[CHUNK * BLOCKS_PER_PAGE_MAX];
+	struct iovec iov[CHUNK * BLOCKS_PER_PAGE_MAX];
+	unsigned int nr_io, nr_iov;
+	uint64_t end;		/* of the last io */
+	bool write;
+};
+
+static void transfer_add(struct transfer *t, uint64_t pos, void *mem, size_t len)
+{
+	struct image_io *io = t->nr_io ? &t->io[t->nr_io - 1] : NULL;
+	struct iovec *iov = t->nr_iov ? &t->iov[t->nr_iov - 1] : NULL;
+	bool next = io && t->end == pos;
+
+	t->end = pos + len;
+	if (next && (char *)iov->iov_base + iov->iov_len == mem) {
+		iov->iov_len += len;
+		return;
+	}
+	iov = &t->iov[t->nr_iov++];
+	*iov = (struct iovec){ .iov_base = mem, .iov_len = len };
+	if (next) {
+		io->iovcnt++;
+		return;
+	}
+	t->io[t->nr_io++] =
+		(struct image_io){ .offset = pos, .iov = iov, .iovcnt = 1, .write = t->write };
+}
+
+/* Adds the blocks of @mask, as far as they lie before @size. */
+static void transfer_add_folio(struct transfer *t, struct folio *folio, unsigned int mask,
+			       loff_t size)
+{
+	size_t block = (size_t)1 << folio->mapping->block_shift;
+	char *mem = folio_address(folio);
+	loff_t pos = folio_pos(folio);
+
+	for (unsigned int i = 0; i * block < folio_size(folio); i++) {
+		if (mask >> i & 1 && pos + (loff_t)(i * block) < size)
+			transfer_add(t, pos + i * block, mem + i * block, block);
+	}
+}
+
+static bool transfer_failed_in(const struct transfer *t, const struct folio *folio)
+{
+	uint64_t start = folio_pos(folio), end = start + folio_size(folio);
+
+	for (unsigned int i = 0; i < t->nr_io; i++) {
+		const struct image_io *io = &t->io[i];
+		uint64_t stop = io->offset;
+
+		for (unsigned int j = 0; j < io->iovcnt; j++)
+			stop += io->iov[j].iov_len;
+		if (io->result < 0 && io->offset < end && start < stop)
+			return true;
+	}
+	return false;
+}
+
+static void zero_behind(struct folio *folio, loff_t size)
+{
+	loff_t pos = folio_pos(folio);
+	size_t room = folio_size(folio), keep = size > pos ? size - pos : 0;
+
+	if (keep < room)
+		folio_zero(folio, keep, room - keep);
+}
+
+static int read_chunk(struct ext4_volume *vol, struct folio **folios, unsigned int nr)
+{
+	struct transfer t = { .write = false };
+	loff_t size = mapping_size(&vol->device);
+	int err = 0;
+
+	for (unsigned int i = 0; i < nr; i++) {
+		transfer_add_folio(&t, folios[i], ~folios[i]->valid, size);
+		zero_behind(folios[i], size);
+	}
+	if (t.nr_io)
+		err = image_submit(vol->vol.image, t.io, t.nr_io);
+	for (unsigned int i = 0; i < nr; i++) {
+		if (!err || !transfer_failed_in(&t, folios[i]))
+			folio_mark_uptodate(folios[i]);
+	}
+	return err;
+}
+
+static int device_read_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
+{
+	struct ext4_volume *vol = mapping->owner;
+	int ret = 0;
+
+	for (unsigned int i = 0; i < nr; i += CHUNK) {
+		int err = read_chunk(vol, folios + i, nr - i < CHUNK ? nr - i : CHUNK);
+
+		if (err && !ret)
+			ret = err;
+	}
+	return ret;
+}
+
+static int write_chunk(struct ext4_volume *vol, struct folio **folios, unsigned int nr)
+{
+	struct transfer t = { .write = true };
+	loff_t size = mapping_size(&vol->device);
+
+	/* A block of the image has its place by nature: the folios can go on at once. */
+	for (unsigned int i = 0; i < nr; i++) {
+		transfer_add_folio(&t, folios[i], folios[i]->writing, size);
+		folio_unlock(folios[i]);
+	}
+	return t.nr_io ? image_submit(vol->vol.image, t.io, t.nr_io) : 0;
+}
+
+static int device_write_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
+{
+	struct ext4_volume *vol = mapping->owner;
+	int ret = 0;
+
+	for (unsigned int i = 0; i < nr; i += CHUNK) {
+		int err = write_chunk(vol, folios + i, nr - i < CHUNK ? nr - i : CHUNK);
+
+		if (err && !ret)
+			ret = err;
+	}
+	return ret;
+}
+
+const struct mapping_ops device_mapping_ops = {
+	.read_folios = device_read_folios,
+	.write_folios = device_write_folios,
+};
+
+static bool outside(struct ext4_volume *vol, uint64_t pos, size_t len)
+{
+	uint64_t size = mapping_size(&vol->device);
+
+	return pos > size || len > size - pos;
+}
+
+int device_pread(struct ext4_volume *vol, uint64_t pos, void *buf, size_t len)
+{
+	ssize_t n;
+
+	if (outside(vol, pos, len))
+		return -EUCLEAN;
+	n = filemap_read(&vol->device, pos, buf, len);
+	if (n < 0)
+		return n;
+	return (size_t)n == len ? 0 : -EIO;
+}
+
+/*
+ * The folio of @pos, locked, with [pos, pos + len) valid, or to be overwritten by whole blocks.
+ */
+static struct folio *grab_for_write(struct ext4_volume *vol, uint64_t pos, size_t len, int *err)
+{
+	size_t mask = ((size_t)1 << vol->device.block_shift) - 1;
+	bool whole = !((pos | len) & mask);
+	char byte;
+
+	for (;;) {
+		struct folio *folio = filemap_grab_folio(&vol->device, pos >> PAGE_SHIFT, err);
+
+		if (!folio || whole || folio_range_valid(folio, pos - folio_pos(folio), len))
+			return folio;
+		folio_unlock(folio);
+		folio_put(folio);
+		/* Read it; it may be evicted before we are back, then once more. */
+		for (size_t at = 0; at < len; at += mask + 1) {
+			*err = device_pread(vol, pos + at, &byte, 1);
+			if (*err)
+				return NULL;
+		}
+		*err = device_pread(vol, pos + len - 1, &byte, 1);
+		if (*err)
+			return NULL;
+	}
+}
+
+static int write_in_page(struct ext4_volume *vol, uint64_t pos, const void *buf, size_t len)
+{
+	struct folio *folio;
+	size_t offset;
+	int err = 0;
+
+	folio = grab_for_write(vol, pos, len, &err);
+	if (!folio)
+		return err;
+	offset = pos - folio_pos(folio);
+	if (!folio_range_valid(folio, offset, len) ||
+	    memcmp((char *)folio_address(folio) + offset, buf, len)) {
+		folio_copy_from(folio, offset, buf, len);
+		folio_mark_valid(folio, offset, len);
+		folio_mark_dirty(folio, offset, len);
+	}
+	folio_unlock(folio);
+	folio_put(folio);
+	return 0;
+}
+
+int device_pwrite(struct ext4_volume *vol, uint64_t pos, const void *buf, size_t len)
+{
+	const char *from = buf;
+
+	if (outside(vol, pos, len))
+		return -EUCLEAN;
+	while (len) {
+		size_t n = PAGE_SIZE - (pos & (PAGE_SIZE - 1));
+		int err;
+
+		if (n > len)
+			n = len;
+		err = write_in_page(vol, pos, from, n);
+		if (err)
+			return err;
+		pos += n;
+		from += n;
+		len -= n;
+	}
+	return 0;
+}
+
+static bool block_outside(struct ext4_volume *vol, uint64_t blk)
+{
+	return blk >= (uint64_t)mapping_size(&vol->device) >> vol->device.block_shift;
+}
+
+int device_read(struct ext4_volume *vol, uint64_t blk, void *buf)
+{
+	if (block_outside(vol, blk))
+		return -EUCLEAN;
+	return device_pread(vol, blk << vol->device.block_shift, buf, vol->vol.blocksize);
+}
+
+int device_write(struct ext4_volume *vol, uint64_t blk, const void *buf)
+{
+	if (block_outside(vol, blk))
+		return -EUCLEAN;
+	return device_pwrite(vol, blk << vol->device.block_shift, buf, vol->vol.blocksize);
+}
+
+void device_readahead(struct ext4_volume *vol, uint64_t blk, uint64_t count)
+{
+	struct folio_batch batch;
+	loff_t pos, end, size = mapping_size(&vol->device);
+
+	if (block_outside(vol, blk))
+		return;
+	pos = blk << vol->device.block_shift;
+	end = count < (uint64_t)(size - pos) >> vol->device.block_shift ?
+		      pos + (loff_t)(count << vol->device.block_shift) :
+		      size;
+	while (pos < end) {
+		if (filemap_get_pages(&vol->device, pos, end - pos, &batch) < 0 || !batch.nr)
+			return;
+		pos = folio_pos(batch.folios[batch.nr - 1]) +
+		      folio_size(batch.folios[batch.nr - 1]);
+		folio_batch_release(&batch);
+	}
+}
+
+void device_forget(struct ext4_volume *vol, uint64_t blk, uint64_t count)
+{
+	invalidate_blocks(&vol->device, blk << vol->device.block_shift,
+			  (blk + count) << vol->device.block_shift);
+}
+
+/*
+ * The io_manager. private_data is the volume; ->open finds it in a variable of the thread that opens,
+ * since all that libext2fs passes is a name.
+ */
+static __thread struct ext4_volume *opening;
+
+static struct ext4_volume *channel_vol(io_channel channel)
+{
+	return channel->private_data;
+}
+
+/* Negative errno to errcode_t */
+static errcode_t io_error(int err)
+{
+	return err == -EUCLEAN ? EXT2_ET_BAD_BLOCK_NUM : -err;
+}
+
+static errcode_t io_open(const char *name, int flags, io_channel *ret)
+{
+	io_channel channel = calloc(1, sizeof(*channel));
+
+	if (!channel)
+		return EXT2_ET_NO_MEMORY;
+	channel->name = strdup(name);
+	if (!channel->name) {
+		free(channel);
+		return EXT2_ET_NO_MEMORY;
+	}
+	channel->magic = EXT2_ET_MAGIC_IO_CHANNEL;
+	channel->manager = device_io_manager;
+	channel->block_size = SUPERBLOCK_OFFSET;
+	channel->refcount = 1;
+	channel->private_data = opening;
+	*ret = channel;
+	return 0;
+}
+
+static errcode_t io_close(io_channel channel)
+{
+	if (--channel->refcount > 0)
+		return 0;
+	free(channel->name);
+	free(channel);
+	return 0;
+}
+
+static errcode_t io_set_blksize(io_channel channel, int blksize)
+{
+	channel->block_size = blksize;
+	return 0;
+}
+
+/* True when block and count cannot be meant; then there is no position to compute. */
+static bool io_span(io_channel channel, unsigned long long block, int count, uint64_t *pos,
+		    size_t *len)
+{
+	uint64_t size = channel->block_size;
+
+	if (block > UINT64_MAX / size / 2)
+		return true;
+	*pos = block * size;
+	*len = count < 0 ? -(size_t)count : count * size;
+	return false;
+}
+
+static errcode_t io_read_blk64(io_channel channel, unsigned long long block, int count, void *data)
+{
+	uint64_t pos;
+	size_t len;
+
+	if (io_span(channel, block, count, &pos, &len))
+		return EXT2_ET_BAD_BLOCK_NUM;
+	return io_error(device_pread(channel_vol(channel), pos, data, len));
+}
+
+static errcode_t io_write_blk64(io_channel channel, unsigned long long block, int count,
+				const void *data)
+{
+	uint64_t pos;
+	size_t len;
+
+	if (io_span(channel, block, count, &pos, &len))
+		return EXT2_ET_BAD_BLOCK_NUM;
+	return io_error(device_pwrite(channel_vol(channel), pos, data, len));
+}
+
+static errcode_t io_read_blk(io_channel channel, unsigned long block, int count, void *data)
+{
+	return io_read_blk64(channel, block, count, data);
+}
+
+static errcode_t io_write_blk(io_channel channel, unsigned long block, int count, const void *data)
+{
+	return io_write_blk64(channel, block, count, data);
+}
+
+static errcode_t io_write_byte(io_channel channel, unsigned long offset, int count,
+			       const void *data)
+{
+	return io_error(device_pwrite(channel_vol(channel), offset, data, count));
+}
+
+/* ext4_commit() decides when the image is flushed. */
+static errcode_t io_flush(io_channel channel)
+{
+	return 0;
+}
+
+static errcode_t io_discard(io_channel channel, unsigned long long block, unsigned long long count)
+{
+	struct ext4_volume *vol = channel_vol(channel);
+
+	device_forget(vol, block, count);
+	return io_error(image_discard(vol->vol.image, block * channel->block_size,
+				      count * channel->block_size));
+}
+
+static errcode_t io_cache_readahead(io_channel channel, unsigned long long block,
+				    unsigned long long count)
+{
+	device_readahead(channel_vol(channel), block, count);
+	return 0;
+}
+
+static errcode_t io_zeroout(io_channel channel, unsigned long long block, unsigned long long count)
+{
+	static const char zeros[PAGE_SIZE];
+	struct ext4_volume *vol = channel_vol(channel);
+	int err = 0;
+
+	for (; count && !err; block++, count--)
+		err = device_write(vol, block, zeros);
+	return io_error(err);
+}
+
+static struct struct_io_manager manager = {
+	.magic = EXT2_ET_MAGIC_IO_MANAGER,
+	.name = "foliofs page cache",
+	.open = io_open,
+	.close = io_close,
+	.set_blksize = io_set_blksize,
+	.read_blk = io_read_blk,
+	.write_blk = io_write_blk,
+	.read_blk64 = io_read_blk64,
+	.write_blk64 = io_write_blk64,
+	.write_byte = io_write_byte,
+	.flush = io_flush,
+	.discard = io_discard,
+	.cache_readahead = io_cache_readahead,
+	.zeroout = io_zeroout,
+};
+
+io_manager device_io_manager = &manager;
+
+errcode_t device_open_fs(struct ext4_volume *vol, int flags)
+{
+	errcode_t err;
+
+	opening = vol;
+	err = ext2fs_open2("image", NULL, flags, 0, 0, device_io_manager, &vol->fs);
+	opening = NULL;
+	return err;
+}

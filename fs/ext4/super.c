@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Opening and closing an ext2, ext3 or ext4 volume.
+ *
+ * A mount looks before it touches (probe.c), replays the journal (recover.c), puts the image under
+ * its mapping and libext2fs on that, checks the descriptors, and, read-write, clears the clean flag on the
+ * image before anything else is changed, and finishes orphans. An unmount writes files, then metadata, makes both
+ * durable, and only then sets the clean flag again (as it was found: an image that was unclean stays so until
+ * e2fsck has looked at it).
+ *
+ * The bitmaps are read by the first change: a read-only mount, and one that is only read, do not pay for them.
+ *
+ * Locks: see ext4.h. The mounting and unmounting thread is alone.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "ext4.h"
+#include "log.h"
+
+void ext4_lock(struct ext4_volume *vol)
+{
+	pthread_mutex_lock(&vol->lock);
+}
+
+void ext4_unlock(struct ext4_volume *vol)
+{
+	pthread_mutex_unlock(&vol->lock);
+}
+
+static int load_bitmaps(struct ext4_volume *vol)
+{
+	errcode_t err = ext2fs_read_bitmaps(vol->fs);
+
+	if (!err)
+		return 0;
+	if (vol->fs->block_map)
+		ext2fs_free_block_bitmap(vol->fs->block_map);
+	if (vol->fs->inode_map)
+		ext2fs_free_inode_bitmap(vol->fs->inode_map);
+	vol->fs->block_map = NULL;
+	vol->fs->inode_map = NULL;
+	return ext4_failed(vol, 0, err, "the bitmaps cannot be read");
+}
+
+int ext4_begin(struct ext4_volume *vol)
+{
+	int err = 0;
+
+	ext4_lock(vol);
+	if (__atomic_load_n(&vol->shutdown, __ATOMIC_ACQUIRE))
+		err = -EIO;
+	else if (ext4_is_rofs(vol))
+		err = -EROFS;
+	else if (!vol->fs->block_map || !vol->fs->inode_map)
+		err = load_bitmaps(vol);
+	if (err)
+		ext4_unlock(vol);
+	return err;
+}
+
+void ext4_end(struct ext4_volume *vol)
+{
+	ext4_unlock(vol);
+}
+
+static struct vnode *ext4_root(struct volume *volume)
+{
+	struct ext4_inode *root = EXT4_VOL(volume)->root;
+
+	ext4_igrab(root);
+	return &root->vn;
+}
+
+static void ext4_get(struct vnode *node)
+{
+	ext4_igrab(EXT4_I(node));
+}
+
+static void ext4_put(struct vnode *node, uint64_t nr)
+{
+	ext4_iput(EXT4_I(node), nr);
+}
+
+/* Blocks of superblocks, descriptors, bitmaps and inode tables, and the journal's */
+static uint64_t count_overhead(ext2_filsys fs)
+{
+	uint64_t blocks = fs->super->s_first_data_block;
+	struct ext2_inode journal;
+
+	for (dgrp_t group = 0; group < fs->group_desc_count; group++) {
+		blk_t used;
+
+		ext2fs_super_and_bgd_loc2(fs, group, NULL, NULL, NULL, &used);
+		blocks += used + 2 + fs->inode_blocks_per_group;
+	}
+	if (fs->super->s_journal_inum &&
+	    !ext2fs_read_inode(fs, fs->super->s_journal_inum, &journal))
+		blocks += EXT2_I_SIZE(&journal) / fs->blocksize;
+	return blocks;
+}
+
+int ext4_statfs(struct volume *volume, struct statvfs *st)
+{
+	struct ext4_volume *vol = EXT4_VOL(volume);
+	struct ext2_super_block *sb = vol->fs->super;
+	uint64_t free, kept, taken;
+
+	memset(st, 0, sizeof(*st));
+	ext4_lock(vol);
+	if (!vol->overhead)
+		vol->overhead = count_overhead(vol->fs);
+	free = ext2fs_free_blocks_count(sb);
+	kept = ext2fs_r_blocks_count(sb);
+	taken = __atomic_load_n(&vol->reserved_blocks, __ATOMIC_RELAXED);
+	st->f_blocks = ext2fs_blocks_count(sb);
+	if (!volume->options->minixdf && vol->overhead < st->f_blocks)
+		st->f_blocks -= vol->overhead;
+	st->f_files = sb->s_inodes_count;
+	st->f_ffree = st->f_favail = sb->s_free_inodes_count;
+	memcpy(&st->f_fsid, sb->s_uuid, sizeof(st->f_fsid));
+	ext4_unlock(vol);
+	st->f_bfree = free > taken ? free - taken : 0;
+	st->f_bavail = st->f_bfree > kept ? st->f_bfree - kept : 0;
+	st->f_bsize = st->f_frsize = volume->blocksize;
+	st->f_namemax = EXT2_NAME_LEN;
+	return 0;
+}
+
+static int ext4_close(struct volume *volume);
+
+static const struct volume_ops ext4_ops = {
+	.getattr = ext4_getattr,
+	.root = ext4_root,
+	.get = ext4_get,
+	.put = ext4_put,
+	.statfs = ext4_statfs,
+	.sync = ext4_sync,
+	.close = ext4_close,
+};
+
+static struct ext4_volume *volume_new(struct image *image, struct cache *cache,
+				      const struct options *options)
+{
+	struct ext4_volume *vol = calloc(1, sizeof(*vol));
+
+	if (!vol)
+		return NULL;
+	vol->vol.ops = &ext4_ops;
+	vol->vol.image = image;
+	vol->vol.cache = cache;
+	vol->vol.options = options;
+	vol->vol.posix_acl = true;
+	vol->itable_window = UINT64_MAX;
+	pthread_mutex_init(&vol->lock, NULL);
+	pthread_mutex_init(&vol->icache_lock, NULL);
+	pthread_mutex_init(&vol->commit_lock, NULL);
+	pthread_cond_init(&vol->commit_wake, NULL);
+	return vol;
+}
+
+/* Frees what there is of a volume; drops all that its mappings hold. */
+static void volume_free(struct ext4_volume *vol)
+{
+	commit_finish(vol);
+	if (vol->fs)
+		ext2fs_free(vol->fs);
+	if (vol->has_device) {
+		filemap_invalidate_lock(&vol->device);
+		truncate_all(&vol->device);
+		filemap_invalidate_unlock(&vol->device);
+		mapping_finish(&vol->device);
+	}
+	pthread_cond_destroy(&vol->commit_wake);
+	pthread_mutex_destroy(&vol->commit_lock);
+	pthread_mutex_destroy(&vol->icache_lock);
+	pthread_mutex_destroy(&vol->lock);
+	free(vol->icache);
+	free(vol);
+}
+
+/* Looks at the superblock, replays the journal, and decides whether to write. */
+static int probe(struct ext4_volume *vol, struct ext2_super_block *sb)
+{
+	struct image *image = vol->vol.image;
+	bool readonly = vol->vol.options->ro || image->readonly;
+	int err = probe_read_super(image, sb);
+
+	if (!err)
+		err = probe_super(image, sb, &readonly);
+	if (!err)
+		err = recover_journal(image, vol->vol.options, sb, &readonly);
+	if (err)
+		return err;
+	vol->vol.readonly = readonly;
+	vol->writable = !readonly;
+	vol->vol.blocksize = EXT2_BLOCK_SIZE(sb);
+	vol->vol.time_gran = EXT2_INODE_SIZE(sb) > EXT2_GOOD_OLD_INODE_SIZE ? 1 : 1000000000;
+	return 0;
+}
+
+static int open_device(struct ext4_volume *vol, struct ext2_super_block *sb)
+{
+	errcode_t err;
+	int ret;
+
+	ret = mapping_init(&vol->device, vol->vol.cache, MAPPING_DEVICE,
+			   EXT2_BLOCK_SIZE_BITS(sb), &device_mapping_ops, vol);
+	if (ret)
+		return ret;
+	vol->has_device = true;
+	mapping_set_size(&vol->device, ext2fs_blocks_count(sb) * vol->vol.blocksize);
+	err = device_open_fs(vol, EXT2_FLAG_64BITS | EXT2_FLAG_SKIP_MMP |
+					  (vol->writable ? EXT2_FLAG_RW : 0));
+	if (err) {
+		log_error("%s: cannot be opened: %s", vol->vol.image->name, error_message(err));
+		return ext4_errno(err);
+	}
+	/* Runs of bits, in a tree: small, and quick to search. */
+	vol->fs->default_bitmap_type = EXT2FS_BMAP64_RBTREE;
+	inode_install_hooks(vol);
+	return probe_groups(vol);
+}
+
+static int open_root(struct ext4_volume *vol)
+{
+	int err = ext4_iget(vol, EXT2_ROOT_INO, &vol->root);
+
+	if (!err && !S_ISDIR(vol->root->raw.i_mode)) {
+		ext4_iput(vol->root, 1);
+		vol->root = NULL;
+		err = -EUCLEAN;
+	}
+	if (err)
+		log_error("%s: the root directory is damaged; run e2fsck", vol->vol.image->name);
+	return err;
+}
+
+static void warn_of_state(struct ext4_volume *vol)
+{
+	struct ext2_super_block *sb = vol->fs->super;
+
+	if (sb->s_state & EXT2_ERROR_FS)
+		log_warn("%s: has errors noted; e2fsck is recommended", vol->vol.image->name);
+	else if (!(sb->s_state & EXT2_VALID_FS))
+		log_warn("%s: was not unmounted cleanly; e2fsck is recommended",
+			 vol->vol.image->name);
+}
+
+/* Says on the image that it is in use, before anything else changes. */
+static int mark_mounted(struct ext4_volume *vol)
+{
+	struct ext2_super_block *sb = vol->fs->super;
+	const char *where = vol->vol.options->mountpoint;
+	uint64_t now = time(NULL);
+
+	warn_of_state(vol);
+	vol->clean_state = sb->s_state & EXT2_VALID_FS;
+	sb->s_state &= ~EXT2_VALID_FS;
+	sb->s_mnt_count++;
+	sb->s_mtime = now;
+	sb->s_mtime_hi = now >> 32;
+	if (where) {
+		memset(sb->s_last_mounted, 0, sizeof(sb->s_last_mounted));
+		memcpy(sb->s_last_mounted, where, strnlen(where, sizeof(sb->s_last_mounted) - 1));
+	}
+	commit_mark_super(vol);
+	return ext4_commit(vol, true);
+}
+
+static int mark_clean(struct ext4_volume *vol)
+{
+	if (!vol->clean_state)
+		return 0;
+	vol->fs->super->s_state |= vol->clean_state;
+	commit_mark_super(vol);
+	return ext4_commit(vol, true);
+}
+
+static int start_writing(struct ext4_volume *vol)
+{
+	int err = mark_mounted(vol);
+
+	if (err) {
+		log_error("%s: cannot be written: %s", vol->vol.image->name, strerror(-err));
+		return err;
+	}
+	if (orphan_cleanup(vol))
+		log_warn("%s: deleted files could not all be cleaned up; e2fsck is recommended",
+			 vol->vol.image->name);
+	return commit_start(vol);
+}
+
+static int open_parts(struct ext4_volume *vol)
+{
+	struct ext2_super_block sb;
+	int err;
+
+	err = probe(vol, &sb);
+	if (!err)
+		err = icache_init(vol);
+	if (!err)
+		err = open_device(vol, &sb);
+	if (!err)
+		err = commit_init(vol);
+	if (!err)
+		err = blocks_init(vol);
+	if (!err)
+		err = open_root(vol);
+	if (!err && vol->writable)
+		err = start_writing(vol);
+	return err;
+}
+
+int ext4_open(struct volume **out, struct image *image, struct cache *cache,
+	      const struct options *options)
+{
+	struct ext4_volume *vol = volume_new(image, cache, options);
+	int err;
+
+	initialize_ext2_error_table();
+	if (!vol)
+		return -ENOMEM;
+	err = open_parts(vol);
+	if (err == -ENOMEM)
+		log_error("%s: %s", image->name, strerror(ENOMEM));
+	if (err) {
+		if (vol->root)
+			ext4_iput(vol->root, 1);
+		volume_free(vol);
+		return err;
+	}
+	*out = &vol->vol;
+	return 0;
+}
+
+static int ext4_close(struct volume *volume)
+{
+	struct ext4_volume *vol = EXT4_VOL(volume);
+	int err, ret;
+
+	commit_stop(vol);
+	ret = ext4_sync(volume);
+	ext4_iput(vol->root, 1);
+	icache_finish(vol);
+	err = ext4_commit(vol, true);
+	if (!err && !ret && vol->writable)
+		err = mark_clean(vol);
+	volume_free(vol);
+	return ret ? ret : err;
+}
