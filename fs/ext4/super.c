@@ -105,15 +105,11 @@ int ext4_statfs(struct volume *volume, struct statvfs *st)
 {
 	struct ext4_volume *vol = EXT4_VOL(volume);
 	struct ext2_super_block *sb = vol->fs->super;
-	uint64_t free, kept, taken;
 
 	memset(st, 0, sizeof(*st));
 	ext4_lock(vol);
 	if (!vol->overhead)
 		vol->overhead = count_overhead(vol->fs);
-	free = ext2fs_free_blocks_count(sb);
-	kept = ext2fs_r_blocks_count(sb);
-	taken = __atomic_load_n(&vol->reserved_blocks, __ATOMIC_RELAXED);
 	st->f_blocks = ext2fs_blocks_count(sb);
 	if (!volume->options->minixdf && vol->overhead < st->f_blocks)
 		st->f_blocks -= vol->overhead;
@@ -121,8 +117,11 @@ int ext4_statfs(struct volume *volume, struct statvfs *st)
 	st->f_ffree = st->f_favail = sb->s_free_inodes_count;
 	memcpy(&st->f_fsid, sb->s_uuid, sizeof(st->f_fsid));
 	ext4_unlock(vol);
-	st->f_bfree = free > taken ? free - taken : 0;
-	st->f_bavail = st->f_bfree > kept ? st->f_bfree - kept : 0;
+	pthread_mutex_lock(&vol->space_lock);
+	if (vol->free_blocks > vol->reserved_blocks)
+		st->f_bfree = vol->free_blocks - vol->reserved_blocks;
+	pthread_mutex_unlock(&vol->space_lock);
+	st->f_bavail = blocks_available(vol);
 	st->f_bsize = st->f_frsize = volume->blocksize;
 	st->f_namemax = EXT2_NAME_LEN;
 	return 0;
@@ -131,11 +130,28 @@ int ext4_statfs(struct volume *volume, struct statvfs *st)
 static int ext4_close(struct volume *volume);
 
 static const struct volume_ops ext4_ops = {
+	.lookup = ext4_lookup,
+	.mknod = ext4_mknod,
+	.mkdir = ext4_mkdir,
+	.symlink = ext4_symlink,
+	.link = ext4_link,
+	.unlink = ext4_unlink,
+	.rmdir = ext4_rmdir,
+	.rename = ext4_rename,
+	.readlink = ext4_readlink,
+	.readdir = ext4_readdir,
 	.getattr = ext4_getattr,
+	.setattr = ext4_setattr,
 	.root = ext4_root,
 	.get = ext4_get,
 	.put = ext4_put,
 	.statfs = ext4_statfs,
+	.getflags = ext4_getflags,
+	.setflags = ext4_setflags,
+	.getfsxattr = ext4_getfsxattr,
+	.trim = ext4_trim,
+	.getlabel = ext4_getlabel,
+	.setlabel = ext4_setlabel,
 	.sync = ext4_sync,
 	.close = ext4_close,
 };
