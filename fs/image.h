@@ -69,8 +69,16 @@ struct image_options {
  */
 int image_file_open(struct image **out, const char *path, const struct image_options *options);
 
+/*
+ * Called in the thread that is about to wait for transfers. The session sets it, before there are
+ * threads, so that a worker can let another one take requests meanwhile; NULL without a session.
+ */
+extern void (*image_about_to_wait)(void);
+
 static inline int image_submit(struct image *image, struct image_io *ios, unsigned int nr)
 {
+	if (image_about_to_wait)
+		image_about_to_wait();
 	return image->ops->submit(image, ios, nr);
 }
 

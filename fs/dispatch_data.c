@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The data of files: open, read, write, fsync and their kin.
+ *
+ * A read's reply points into the folios, which stay referenced until it is sent: no copy is made
+ * here. Folios that replies point into cannot be reclaimed, so no more than a part of the cache may be
+ * lent at a time; a read that would pass the limit copies into a buffer instead.
+ *
+ * Each open file remembers the write errors that it has been told of, so that fsync tells each file of each
+ * error once.
+ */
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "dispatch.h"
+
+#define READ_MOST SESSION_MAX_WRITE
+#define READ_FOLIOS (READ_MOST / PAGE_SIZE + 1)
+#define COPY_MOST (1U << 30)
+
+/* The bits that writing by somebody without privilege takes away. */
+static mode_t without_priv(mode_t mode)
+{
+	mode &= ~S_ISUID;
+	if ((mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP))
+		mode &= ~S_ISGID;
+	return mode;
+}
+
+static int truncate_at_open(fuse_req_t req, struct vnode *node)
+{
+	struct cred cred = request_cred(req);
+	struct stat st;
+	unsigned int valid = VATTR_SIZE;
+	int ret = ops_of(req)->getattr(node, &st);
+
+	if (ret)
+		return ret;
+	if (!cred.privileged && without_priv(st.st_mode) != st.st_mode)
+		valid |= VATTR_MODE;
+	st.st_mode = without_priv(st.st_mode);
+	st.st_size = 0;
+	return ops_of(req)->setattr(node, &st, valid, &cred);
+}
+
+int open_node(fuse_req_t req, struct vnode *node, struct fuse_file_info *fi)
+{
+	const struct volume_ops *ops = ops_of(req);
+	struct open_file *file;
+	int ret = ops->open ? ops->open(node, fi->flags) : 0;
+
+	if (!ret && (fi->flags & O_TRUNC))
+		ret = truncate_at_open(req, node);
+	if (ret)
+		return ret;
+	file = malloc(sizeof(*file));
+	if (!file)
+		return -ENOMEM;
+	file->since = filemap_sample_wb_err(&node->mapping);
+	fi->fh = (uintptr_t)file;
+	fi->direct_io = session_of(req)->options->direct_io;
+	fi->keep_cache = !fi->direct_io;
+	return 0;
+}
+
+void do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	int ret = open_node(req, node_of(req, ino), fi);
+
+	if (ret)
+		reply_error(req, ret);
+	else if (fuse_reply_open(req, fi))
+		free(file_of(fi));
+}
+
+void do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	free(file_of(fi));
+	fuse_reply_err(req, 0);
+}
+
+/* The reply under way: where its bytes are, and what keeps them there. */
+struct lent {
+	struct iovec iov[READ_FOLIOS];
+	struct folio *folios[READ_FOLIOS];
+	unsigned int nr_iov, nr_folios;
+	size_t len;
+};
+
+static bool pin_pages(struct session *session, uint64_t nr)
+{
+	if (__atomic_add_fetch(&session->pinned, nr, __ATOMIC_RELAXED) <= session->pin_limit)
+		return true;
+	__atomic_sub_fetch(&session->pinned, nr, __ATOMIC_RELAXED);
+	return false;
+}
+
+static void unpin_pages(struct session *session, uint64_t nr)
+{
+	__atomic_sub_fetch(&session->pinned, nr, __ATOMIC_RELAXED);
+}
+
+/* Takes over a referenced folio: its part of [pos, pos + size) joins the reply. */
+static void lend_folio(struct lent *lent, struct folio *folio, loff_t pos, size_t size)
+{
+	size_t offset = pos - folio_pos(folio);
+	size_t len = folio_size(folio) - offset;
+	char *base = (char *)folio_address(folio) + offset;
+	struct iovec *last = lent->nr_iov ? &lent->iov[lent->nr_iov - 1] : NULL;
+
+	if (len > size)
+		len = size;
+	if (last && (char *)last->iov_base + last->iov_len == base)
+		last->iov_len += len;
+	else
+		lent->iov[lent->nr_iov++] = (struct iovec){.iov_base = base, .iov_len = len};
+	lent->folios[lent->nr_folios++] = folio;
+	lent->len += len;
+}
+
+/* Gathers what there is of [pos, pos + size): 0, or the error when there is nothing. */
+static int lend(struct lent *lent, struct mapping *mapping, loff_t pos, size_t size)
+{
+	struct folio_batch batch;
+	int ret = 0;
+
+	while (lent->len < size) {
+		ret = filemap_get_pages(mapping, pos + lent->len, size - lent->len, &batch);
+		if (ret || !batch.nr)
+			break;
+		for (unsigned int i = 0; i < batch.nr; i++)
+			lend_folio(lent, batch.folios[i], pos + lent->len, size - lent->len);
+	}
+	return lent->len ? 0 : ret;
+}
+
+/* The size is read after the folios' bytes were seen valid: what lies behind it is not the file's. */
+static void clip_lent(struct lent *lent, loff_t left)
+{
+	while (lent->nr_iov && (loff_t)lent->len > left) {
+		struct iovec *last = &lent->iov[lent->nr_iov - 1];
+		size_t over = left > 0 ? lent->len - left : lent->len;
+
+		if (over < last->iov_len) {
+			last->iov_len -= over;
+			lent->len -= over;
+		} else {
+			lent->len -= last->iov_len;
+			lent->nr_iov--;
+		}
+	}
+}
+
+static void read_lending(fuse_req_t req, struct mapping *mapping, loff_t pos, size_t size)
+{
+	struct lent lent;
+	int ret;
+
+	lent.nr_iov = lent.nr_folios = lent.len = 0;
+	ret = lend(&lent, mapping, pos, size);
+	clip_lent(&lent, mapping_size(mapping) - pos);
+	if (ret)
+		reply_error(req, ret);
+	else
+		fuse_reply_iov(req, lent.iov, lent.nr_iov);
+	for (unsigned int i = 0; i < lent.nr_folios; i++)
+		folio_put(lent.folios[i]);
+}
+
+static void read_copying(fuse_req_t req, struct mapping *mapping, loff_t pos, size_t size)
+{
+	char *buf = malloc(size);
+	ssize_t ret = buf ? filemap_read(mapping, pos, buf, size) : -ENOMEM;
+
+	if (ret < 0)
+		reply_error(req, ret);
+	else
+		fuse_reply_buf(req, buf, ret);
+	free(buf);
+}
+
+void do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t pos, struct fuse_file_info *fi)
+{
+	struct session *session = session_of(req);
+	struct vnode *node = node_of(req, ino);
+	uint64_t pages;
+
+	if (size > READ_MOST)
+		size = READ_MOST;
+	pages = (pos % PAGE_SIZE + size + PAGE_SIZE - 1) / PAGE_SIZE;
+	/* Now: after the reply the kernel may forget the file. */
+	if (session->volume->ops->accessed)
+		session->volume->ops->accessed(node);
+	if (pages <= READ_FOLIOS && pin_pages(session, pages)) {
+		read_lending(req, &node->mapping, pos, size);
+		unpin_pages(session, pages);
+	} else {
+		read_copying(req, &node->mapping, pos, size);
+	}
+}
+
+/* A write that went past the kernel's cache says itself whether set-uid bits are to go. */
+static bool kills_priv(void)
+{
+	const struct fuse_in_header *header = workers_current();
+	const struct fuse_write_in *in = (const void *)(header + 1);
+
+	return in->write_flags & FUSE_WRITE_KILL_SUIDGID;
+}
+
+void do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t pos,
+	      struct fuse_file_info *fi)
+{
+	const struct volume_ops *ops = ops_of(req);
+	ssize_t ret = -EBADF;
+
+	/* The kernel has the size and so the place of an appending write. */
+	if (ops->write)
+		ret = ops->write(node_of(req, ino), pos, buf, size, false, kills_priv());
+	if (ret < 0)
+		reply_error(req, ret);
+	else
+		fuse_reply_write(req, ret);
+}
+
+void do_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	const struct volume_ops *ops = ops_of(req);
+	struct vnode *node = node_of(req, ino);
+	int ret = ops->fsync ? ops->fsync(node, datasync) : 0;
+	int told = filemap_check_wb_err(&node->mapping, &file_of(fi)->since);
+
+	reply_error(req, told ?: ret);
+}
+
+void do_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t pos, off_t len,
+		  struct fuse_file_info *fi)
+{
+	const struct volume_ops *ops = ops_of(req);
+
+	reply_error(req, ops->fallocate ? ops->fallocate(node_of(req, ino), mode, pos, len)
+					: -EOPNOTSUPP);
+}
+
+void do_lseek(fuse_req_t req, fuse_ino_t ino, off_t pos, int whence, struct fuse_file_info *fi)
+{
+	const struct volume_ops *ops = ops_of(req);
+	loff_t ret = -EINVAL;
+
+	if (!ops->seek)
+		ret = -ENOSYS;
+	else if (whence == SEEK_DATA || whence == SEEK_HOLE)
+		ret = ops->seek(node_of(req, ino), pos,
+				whence == SEEK_DATA ? VSEEK_DATA : VSEEK_HOLE);
+	if (ret < 0)
+		reply_error(req, ret);
+	else
+		fuse_reply_lseek(req, ret);
+}
+
+void do_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_pos, struct fuse_file_info *fi_in,
+			fuse_ino_t out, off_t out_pos, struct fuse_file_info *fi_out, size_t len,
+			int flags)
+{
+	const struct volume_ops *ops = ops_of(req);
+	ssize_t ret = -ENOSYS;
+
+	if (len > COPY_MOST)
+		len = COPY_MOST;
+	if (flags)
+		ret = -EINVAL;
+	else if (ops->copy_range)
+		ret = ops->copy_range(node_of(req, in), in_pos, node_of(req, out), out_pos, len);
+	if (ret < 0)
+		reply_error(req, ret);
+	else
+		fuse_reply_write(req, ret);
+}

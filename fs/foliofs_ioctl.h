@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What a foliofs mount answers to an ioctl(2) on its root directory.
+ */
+#ifndef FOLIOFS_IOCTL_H
+#define FOLIOFS_IOCTL_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#define FOLIOFS_REQUEST_KINDS 64
+
+/**
+ * struct foliofs_stats - what the daemon has done since the mount
+ * @version: 1
+ * @pid: of the daemon, in its own pid namespace
+ * @hits: folios asked for and there
+ * @misses: folios asked for and not there
+ * @read_bytes: from the image
+ * @written_bytes: to the image
+ * @bound_bytes: the bound of the cache's memory; used_, dirty_ and writeback_bytes are parts of it, now
+ * @requests: FUSE requests by opcode; the last counts all opcodes from there on
+ */
+struct foliofs_stats {
+	__u32 version, pid;
+	__u64 hits, misses;
+	__u64 read_bytes, written_bytes;
+	__u64 evictions, activations, refaults;
+	__u64 writeback_runs, write_errors, read_errors, throttled;
+	__u64 bound_bytes, used_bytes, dirty_bytes, writeback_bytes;
+	__u64 requests[FOLIOFS_REQUEST_KINDS];
+};
+
+#define FOLIOFS_IOC_STATS _IOR(0xf0, 1, struct foliofs_stats)
+/* All that the daemon holds to the image, durable; an error is the first write error since the last time. */
+#define FOLIOFS_IOC_SYNC _IO(0xf0, 2)
+
+#endif

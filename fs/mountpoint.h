@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef FOLIOFS_MOUNTPOINT_H
+#define FOLIOFS_MOUNTPOINT_H
+
+#include <stdbool.h>
+
+/* 0 when a file system can be mounted there by this user; else -1 after one clear line. */
+int mountpoint_check(const char *path);
+/* umount(2), or fusermount3 for those who may not; @detach: also when busy. 0 or -1. */
+int mountpoint_unmount(const char *path, bool detach);
+
+/* The commands: `foliofs umount` and `foliofs stats`. They return the exit status. */
+int umount_main(int argc, char **argv);
+int stats_main(int argc, char **argv);
+
+#endif
