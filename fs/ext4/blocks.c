@@ -35,17 +35,20 @@ static struct ext4_volume *vol_of(ext2_filsys fs)
 	return fs->priv_data;
 }
 
+int blocks_reserve_counted(struct ext4_volume *vol, uint64_t nr)
+{
+	if (nr && vol->free_blocks < vol->reserved_blocks + vol->withheld_blocks + nr)
+		return -ENOSPC;
+	vol->reserved_blocks += nr;
+	return 0;
+}
+
 int blocks_reserve(struct ext4_volume *vol, uint64_t nr)
 {
-	int err = 0;
+	int err;
 
-	if (!nr)
-		return 0;
 	pthread_mutex_lock(&vol->space_lock);
-	if (vol->free_blocks < vol->reserved_blocks + vol->withheld_blocks + nr)
-		err = -ENOSPC;
-	else
-		vol->reserved_blocks += nr;
+	err = blocks_reserve_counted(vol, nr);
 	pthread_mutex_unlock(&vol->space_lock);
 	return err;
 }

@@ -43,6 +43,14 @@ void map_drop(struct ext4_inode *inode)
 	pthread_rwlock_unlock(&map->lock);
 }
 
+void map_begin(struct ext4_inode *inode)
+{
+	map_drop(inode);
+	pthread_rwlock_wrlock(&inode->map.lock);
+	inode->map.loaded = true;
+	pthread_rwlock_unlock(&inode->map.lock);
+}
+
 unsigned int map_search(const struct ext4_map *map, uint32_t lblk)
 {
 	unsigned int low = 0, high = map->nr;
@@ -141,8 +149,8 @@ int map_load(struct ext4_inode *inode)
 		return -EUCLEAN;
 	map->nr = 0;
 	if (inode->raw.i_flags & EXT4_INLINE_DATA_FL)
-		err = 0;	/* no block belongs to it */
-	else if (map_is_extents(inode))
+		return 0;	/* no block belongs to it, as yet */
+	if (map_is_extents(inode))
 		err = extents_load(inode);
 	else
 		err = indirect_load(inode);

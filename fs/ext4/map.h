@@ -30,6 +30,8 @@ unsigned int map_search(const struct ext4_map *map, uint32_t lblk);
 int map_load(struct ext4_inode *inode);
 /* Forgets the map: it is loaded again at the next use. */
 void map_drop(struct ext4_inode *inode);
+/* The map is an empty one from here on, whatever the inode says: it is about to get its first block. */
+void map_begin(struct ext4_inode *inode);
 /* Adds an extent behind all others while loading, joined to the last one where @join allows. */
 int map_append(struct ext4_map *map, const struct map_extent *extent, bool join);
 /* Room for @more further extents: -ENOMEM. */
@@ -42,6 +44,9 @@ bool map_valid_blocks(struct ext4_volume *vol, uint64_t pblk, uint64_t len);
 bool map_can_join(const struct map_extent *a, const struct map_extent *b);
 /* Changes i_blocks by @nr file system blocks. */
 void map_count_blocks(struct ext4_inode *inode, int64_t nr);
+
+/* blocks_reserve() by a caller that holds space_lock. */
+int blocks_reserve_counted(struct ext4_volume *vol, uint64_t nr);
 
 int extents_load(struct ext4_inode *inode);
 /* map_splice(), and the same in the image; on an error nothing has changed. */

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * copy_file_range: from one file's folios to another's, without a way through the kernel.
+ *
+ * The data goes through a buffer, piece by piece, so that no lock of the source is held while the
+ * destination is written to; source and destination may be one file.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include "file.h"
+
+#define COPY_PIECE (256 << 10)
+
+/**
+ * ext4_copy_range - copy a range between regular files
+ * @in: the source
+ * @in_pos: bytes from its start
+ * @out: the destination, of the same volume
+ * @out_pos: bytes from its start
+ * @len: bytes; less is copied at the source's end
+ *
+ * Context: takes the inode lock of @out. May sleep.
+ * Return: bytes copied, or the error when none was.
+ */
+ssize_t ext4_copy_range(struct vnode *in, loff_t in_pos, struct vnode *out, loff_t out_pos,
+			size_t len)
+{
+	size_t size = len < COPY_PIECE ? len : COPY_PIECE;
+	ssize_t total = 0, done = 0;
+	char *buf;
+
+	if (!S_ISREG(in->mode) || !S_ISREG(out->mode))
+		return -EINVAL;
+	if (!len)
+		return 0;
+	buf = malloc(size);
+	if (!buf)
+		return -ENOMEM;
+	while ((size_t)total < len) {
+		size_t part = len - total < size ? len - total : size;
+
+		done = filemap_read(&in->mapping, in_pos + total, buf, part);
+		if (done <= 0)
+			break;
+		part = done;
+		done = ext4_write(out, out_pos + total, buf, part, false, !total);
+		if (done <= 0)
+			break;
+		total += done;
+		if ((size_t)done < part)
+			break;
+	}
+	free(buf);
+	return total ? total : done;
+}

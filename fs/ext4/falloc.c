@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * fallocate: blocks without data, holes, zeros.
+ *
+ * Whole blocks are handled in the map, parts of blocks at the edges of a range by zeros in the page
+ * cache, which forgets what it has of a range before its map changes. A range that reaches the
+ * file's end takes the last block whole. Whatever may fail for want of space comes before whatever
+ * loses data.
+ *
+ * Locks: inode lock exclusive; the invalidate lock while cache and map disagree.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include "file.h"
+
+/* A range of bytes, and the whole blocks in it: [first, stop). */
+struct range {
+	loff_t start, end;
+	uint64_t first, stop;
+};
+
+static uint64_t block_up(const struct ext4_inode *inode, loff_t pos)
+{
+	unsigned int bits = inode->vn.mapping.block_shift;
+
+	return ((uint64_t)pos + (1 << bits) - 1) >> bits;
+}
+
+static struct range make_range(struct ext4_inode *inode, loff_t start, loff_t end)
+{
+	unsigned int bits = inode->vn.mapping.block_shift;
+	struct range range = { .start = start, .end = end };
+
+	range.first = block_up(inode, start);
+	range.stop = (uint64_t)end >> bits;
+	if (end >= mapping_size(&inode->vn.mapping)) {
+		range.stop = block_up(inode, end);
+		range.end = range.stop << bits;
+	}
+	return range;
+}
+
+/* Unwritten blocks for all holes of [start, end), a change of its own. */
+static int allocate(struct ext4_inode *inode, loff_t start, loff_t end)
+{
+	struct ext4_volume *vol = ext4_vol(inode);
+	uint32_t first = start >> inode->vn.mapping.block_shift;
+	int err = -ENOSPC;
+
+	/* Once more when all that is delayed has got its blocks: worst cases are then facts. */
+	for (int i = 0; i < 2 && err == -ENOSPC; i++) {
+		if (i)
+			cache_sync(vol->vol.cache, MAPPING_FILE);
+		err = ext4_begin(vol);
+		if (err)
+			return err;
+		err = map_alloc(inode, first, block_up(inode, end) - first, true);
+		ext4_end(vol);
+	}
+	return err;
+}
+
+/* Ends an operation: size, unless it is kept, and times. */
+static int finish(struct ext4_inode *inode, loff_t end, bool keep_size)
+{
+	struct mapping *mapping = &inode->vn.mapping;
+	int err = 0;
+
+	if (!keep_size && end > mapping_size(mapping)) {
+		err = file_zero_tail(inode, end);
+		if (!err)
+			mapping_set_size(mapping, end);
+	}
+	return err ? err : file_update(inode, mapping_size(mapping), VATTR_MTIME | VATTR_CTIME);
+}
+
+static int remove_blocks(struct ext4_inode *inode, const struct range *range)
+{
+	struct ext4_volume *vol = ext4_vol(inode);
+	int err;
+
+	if (range->first >= range->stop)
+		return 0;
+	err = ext4_begin(vol);
+	if (err)
+		return err;
+	err = map_remove(inode, range->first, range->stop - range->first);
+	ext4_end(vol);
+	return err;
+}
+
+static int punch_hole(struct ext4_inode *inode, loff_t start, loff_t end)
+{
+	struct range range = make_range(inode, start, end);
+	int err;
+
+	filemap_invalidate_lock(&inode->vn.mapping);
+	err = truncate_hole(&inode->vn.mapping, range.start, range.end);
+	if (!err)
+		err = remove_blocks(inode, &range);
+	filemap_invalidate_unlock(&inode->vn.mapping);
+	return err ? err : finish(inode, 0, true);
+}
+
+static int make_unwritten(struct ext4_inode *inode, const struct range *range)
+{
+	struct ext4_volume *vol = ext4_vol(inode);
+	int err;
+
+	if (range->first >= range->stop)
+		return 0;
+	err = ext4_begin(vol);
+	if (err)
+		return err;
+	err = map_set_unwritten(inode, range->first, range->stop - range->first);
+	ext4_end(vol);
+	return err;
+}
+
+static int zero_range(struct ext4_inode *inode, loff_t start, loff_t end, bool keep_size)
+{
+	struct range range = make_range(inode, start, end);
+	int err = allocate(inode, start, end);
+
+	if (err)
+		return err;
+	filemap_invalidate_lock(&inode->vn.mapping);
+	/* What fails for want of space comes before data is dropped. A flusher may make blocks
+	 * written as long as their folios are dirty: hence once more after. */
+	err = make_unwritten(inode, &range);
+	if (!err)
+		err = truncate_hole(&inode->vn.mapping, range.start, range.end);
+	if (!err)
+		err = make_unwritten(inode, &range);
+	filemap_invalidate_unlock(&inode->vn.mapping);
+	return err ? err : finish(inode, end, keep_size);
+}
+
+static int fallocate_locked(struct ext4_inode *inode, int mode, loff_t start, loff_t end)
+{
+	bool keep_size = mode & FALLOC_FL_KEEP_SIZE;
+	int err = inode->bad ? -EUCLEAN : ext4_may_change(inode);
+
+	if (!err)
+		err = file_leave_inline(inode);
+	if (err)
+		return err;
+	if (mode & FALLOC_FL_PUNCH_HOLE) {
+		loff_t max = ext4_max_size(inode);
+
+		if (start >= max)
+			return 0;
+		return punch_hole(inode, start, end < max ? end : max);
+	}
+	if (!map_is_extents(inode))
+		return -EOPNOTSUPP;
+	if (end > ext4_max_size(inode))
+		return -EFBIG;
+	if (mode & FALLOC_FL_ZERO_RANGE)
+		return zero_range(inode, start, end, keep_size);
+	err = allocate(inode, start, end);
+	return err ? err : finish(inode, end, keep_size);
+}
+
+/**
+ * ext4_fallocate - as fallocate(2)
+ * @node: a regular file
+ * @mode: 0, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE | KEEP_SIZE, FALLOC_FL_ZERO_RANGE [| KEEP_SIZE]
+ * @pos: bytes from its start
+ * @len: bytes
+ *
+ * Context: takes the inode lock. May sleep.
+ * Return: 0; -EOPNOTSUPP for other modes, and for all but holes in files without extents; -ENOSPC
+ * (nothing is lost, the size is as it was); -EFBIG; another error.
+ */
+int ext4_fallocate(struct vnode *node, int mode, loff_t pos, loff_t len)
+{
+	struct ext4_inode *inode = EXT4_I(node);
+	int err;
+
+	if (!S_ISREG(node->mode))
+		return S_ISDIR(node->mode) ? -EISDIR : -ENODEV;
+	if (pos < 0 || len <= 0)
+		return -EINVAL;
+	if (__builtin_add_overflow_p(pos, len, (loff_t)0))
+		return -EFBIG;
+	if (mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE) ||
+	    (mode & FALLOC_FL_PUNCH_HOLE && mode & FALLOC_FL_ZERO_RANGE) ||
+	    (mode & FALLOC_FL_PUNCH_HOLE && !(mode & FALLOC_FL_KEEP_SIZE)))
+		return -EOPNOTSUPP;
+	if (ext4_is_rofs(ext4_vol(inode)))
+		return -EROFS;
+	pthread_rwlock_wrlock(&inode->lock);
+	err = fallocate_locked(inode, mode, pos, pos + len);
+	pthread_rwlock_unlock(&inode->lock);
+	return err;
+}
