@@ -68,15 +68,22 @@ class OneMount(MountTest):
 
 	def setUp(self):
 		super().setUp()
+		self.files = []		# open files, closed before an unmount
 		self.disk = self.image(*self.mkfs)
 		self.m = self.mount(self.disk, *self.options).start()
 
 	def tearDown(self):
+		self.close()
 		if self.m.mounted:
 			self.m.stop()
 
+	def close(self):
+		for f in self.files:
+			f.close()
+
 	def again(self):
 		"""Unmount, check, and mount again: what comes now comes from the image."""
+		self.close()
 		self.m.stop()
 		self.m = self.mount(self.disk, *self.options).start()
 
