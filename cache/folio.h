@@ -13,8 +13,10 @@
  *	reserved  bitmap of blocks for which the owner's ops->reserve() holds space
  *
  * A folio is UPTODATE iff all its blocks are valid. `valid` may be read without the lock (acquire:
- * who sees a bit sees the bytes); all four change only under the folio lock, but for `writing`,
- * which the end of a write clears.
+ * who sees a bit sees the bytes). All four change only under the folio lock; `dirty` and `writing`
+ * only under the XArray lock as well, and the end of a write changes these two under the XArray
+ * lock alone (it clears `writing`, and after an error makes the blocks dirty again), so with the
+ * folio lock they stand still only while WRITEBACK is clear.
  *
  * Who may do what
  *
@@ -32,7 +34,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-
 #include "list.h"
 
 #define PAGE_SHIFT 12
@@ -43,6 +44,7 @@
 
 typedef unsigned long pgoff_t;
 
+struct cache;
 struct mapping;
 
 enum folio_flag {
@@ -52,6 +54,7 @@ enum folio_flag {
 	FOLIO_REFERENCED = 1 << 3,
 	FOLIO_ACTIVE = 1 << 4,
 	FOLIO_LRU = 1 << 5,
+	FOLIO_BUDDY = 1 << 6,	/* free: first frame of a block on a buddy list */
 };
 
 struct folio {
@@ -60,8 +63,12 @@ struct folio {
 	struct mapping *mapping; /* NULL once removed; changes under folio lock + XArray lock */
 	pgoff_t index;		/* in pages */
 	uint8_t order;
-	uint8_t valid, dirty, writing, reserved;
+	uint8_t block_shift;	/* its mapping's, from filemap_add_folio() on */
+	uint8_t level;		/* enum mapping_level that it was allocated for */
+	uint8_t valid, dirty, writing, reserved; /* see above; the first three atomic */
 	struct list_head lru;	/* under the LRU lock, or the buddy list while free */
+	void *address;		/* constant, as is the next one */
+	struct cache *cache;
 };
 
 void *folio_address(const struct folio *folio);

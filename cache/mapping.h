@@ -49,8 +49,9 @@ struct folio_batch {
  * @unreserve: Dirty blocks of @mask are dropped without being written (truncation, invalidation);
  *	give back what reserved & mask holds and clear these bits. Folio locked. NULL when reserve is.
  * @pin: A flusher wants to work on the mapping: keep its owner alive; false when it is going away.
- *	NULL: always alive while attached.
- * @unpin: The flusher has finished with it.
+ *	Called under a lock of the cache's: must not sleep long nor call the cache. NULL: always alive
+ *	while attached (mapping_finish() waits for the flusher).
+ * @unpin: The flusher has finished with it. Called without locks; may end the mapping's life.
  */
 struct mapping_ops {
 	int (*read_folios)(struct mapping *mapping, struct folio **folios, unsigned int nr);
@@ -76,8 +77,16 @@ struct mapping {
 	unsigned long nrdirty;		/* folios with dirty blocks; atomic */
 	errseq_t wb_err;
 	pthread_rwlock_t invalidate_lock; /* prefers writers */
-	uint64_t dirtied_when;		/* ns, CLOCK_MONOTONIC: first dirtied; 0 when clean */
-	struct list_head dirty_list;	/* the cache's list of dirty mappings, by level */
+	pgoff_t last_read;		/* folio that the last read ended in; a hint, atomic */
+
+	/* The level's flusher's, under its lock: see flusher.c. */
+	struct list_head dirty_list;	/* one of the flusher's lists, or none */
+	bool queued;			/* on one; atomic, for those who look without the lock */
+	bool flushing;			/* a flusher thread works on it */
+	bool sync_wanted;		/* cache_sync() waits for it */
+	uint64_t dirtied_when;		/* ns, CLOCK_MONOTONIC: when it was queued */
+	uint64_t retry_at;		/* ns: after a write error, not before */
+	unsigned int backoff_ms;
 };
 
 #define PAGECACHE_TAG_DIRTY XA_MARK_0
@@ -133,10 +142,11 @@ void mapping_set_error(struct mapping *mapping, int error);
 
 /*
  * Truncation. The owner holds its inode lock and the invalidate lock exclusively.
- * truncate_setsize: sets the size; on shrinking zeroes the rest of the last block's folio in memory
- * (marking the block dirty where @partial: the kept part of it is rewritten with zeros behind it)
- * and drops all folios behind. truncate_hole: [start, end) reads as zero: drops whole folios, zeroes
- * the parts at the edges (these become dirty). Dropped dirty blocks go through unreserve.
+ * truncate_setsize: sets the size; on shrinking drops all blocks behind it. truncate_hole: [start,
+ * end) reads as zero: drops the whole blocks in it. A block that is cut through is read if need be, and
+ * its part is zeroed, which makes it dirty if there was anything but zeros (so a hole stays one).
+ * Dropped dirty blocks go through unreserve. Both fail only before they have changed anything
+ * at that edge: with the read's error, or reserve's.
  */
 int truncate_setsize(struct mapping *mapping, loff_t size);
 int truncate_hole(struct mapping *mapping, loff_t start, loff_t end);

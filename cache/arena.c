@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The arena: all page frames of a cache in one anonymous mapping, and who has them.
+ *
+ * Frames are handed out by a buddy allocator: blocks of 2^order frames, aligned to their size, on one
+ * list for each order. A block that is given back is joined with its other half as long as that one
+ * is free as well. struct folio of each frame lies in a table beside the arena; the first one of a
+ * block stands for the whole block. The table lives as long as the cache, so whoever holds a stale
+ * pointer to a folio may still look at its reference count.
+ *
+ * The bound of the memory is the size of the arena: there is nothing else to take frames from. FILE
+ * folios never have more than all but `device_share` of them (why: reclaim.c).
+ *
+ * Those who wait for a frame sleep on frame_freed. They look again at every free, at every end of
+ * a write, and every 10 ms, since the release of a folio lock or reference may help as well.
+ *
+ * The arena lock protects lists, counts and the FOLIO_BUDDY flag.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+#include "internal.h"
+
+#define HUGE_PAGE (2UL << 20)
+#define WAIT_NS (10 * MSEC)
+
+static void buddy_put(struct cache *cache, struct folio *folio, unsigned int order)
+{
+	folio->order = order;
+	folio_set_flags(folio, FOLIO_BUDDY);
+	list_add(&folio->lru, &cache->free[order]);
+}
+
+static void buddy_take(struct folio *folio)
+{
+	list_del_init(&folio->lru);
+	folio_clear_flags(folio, FOLIO_BUDDY);
+}
+
+/* The free other half of a block, or NULL. */
+static struct folio *buddy_of(struct cache *cache, unsigned long pfn, unsigned int order)
+{
+	unsigned long other = pfn ^ (1UL << order);
+
+	if (order == MAX_FOLIO_ORDER || other + (1UL << order) > cache->nr_frames)
+		return NULL;
+	if (!(folio_flags(&cache->frames[other]) & FOLIO_BUDDY) ||
+	    cache->frames[other].order != order)
+		return NULL;
+	return &cache->frames[other];
+}
+
+static void buddy_free(struct cache *cache, struct folio *folio, unsigned int order)
+{
+	unsigned long pfn = folio - cache->frames;
+	struct folio *buddy;
+
+	while ((buddy = buddy_of(cache, pfn, order))) {
+		buddy_take(buddy);
+		pfn &= ~(1UL << order);
+		order++;
+	}
+	buddy_put(cache, &cache->frames[pfn], order);
+}
+
+static struct folio *buddy_alloc(struct cache *cache, unsigned int order)
+{
+	unsigned int from = order;
+	struct folio *folio;
+
+	while (list_empty(&cache->free[from])) {
+		if (from == MAX_FOLIO_ORDER)
+			return NULL;
+		from++;
+	}
+	folio = list_first_entry(&cache->free[from], struct folio, lru);
+	buddy_take(folio);
+	while (from > order) {
+		from--;
+		buddy_put(cache, folio + (1UL << from), from);
+	}
+	folio->order = order;
+	return folio;
+}
+
+static void init_frames(struct cache *cache, char *base)
+{
+	unsigned long pfn;
+
+	for (pfn = 0; pfn < cache->nr_frames; pfn++) {
+		struct folio *folio = &cache->frames[pfn];
+
+		folio->address = base + (pfn << PAGE_SHIFT);
+		folio->cache = cache;
+		INIT_LIST_HEAD(&folio->lru);
+	}
+	for (pfn = 0; pfn < cache->nr_frames; pfn++)
+		buddy_free(cache, &cache->frames[pfn], 0);
+	cache->nr_free = cache->nr_frames;
+}
+
+/**
+ * arena_init() - Map the arena of a cache whose config is set.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int arena_init(struct cache *cache)
+{
+	char *base;
+	int order;
+
+	cache->nr_frames = cache->config.bytes >> PAGE_SHIFT;
+	cache->device_share = cache->nr_frames / 8;
+	for (order = 0; order <= MAX_FOLIO_ORDER; order++)
+		INIT_LIST_HEAD(&cache->free[order]);
+	if (pthread_mutex_init(&cache->arena_lock, NULL) || cond_init(&cache->frame_freed))
+		return -ENOMEM;
+	cache->map_len = (cache->nr_frames << PAGE_SHIFT) + HUGE_PAGE;
+	cache->map = mmap(NULL, cache->map_len, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (cache->map == MAP_FAILED)
+		return -ENOMEM;
+	base = (char *)(((uintptr_t)cache->map + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1));
+	madvise(base, cache->nr_frames << PAGE_SHIFT, MADV_HUGEPAGE);
+	cache->frames = calloc(cache->nr_frames, sizeof(*cache->frames));
+	if (!cache->frames) {
+		munmap(cache->map, cache->map_len);
+		return -ENOMEM;
+	}
+	init_frames(cache, base);
+	return 0;
+}
+
+void arena_finish(struct cache *cache)
+{
+	cache_assert(cache->nr_free == cache->nr_frames);
+	free(cache->frames);
+	munmap(cache->map, cache->map_len);
+	pthread_cond_destroy(&cache->frame_freed);
+	pthread_mutex_destroy(&cache->arena_lock);
+}
+
+static bool may_take(struct cache *cache, enum mapping_level level, unsigned long nr)
+{
+	if (cache->nr_free < nr)
+		return false;
+	return level == MAPPING_DEVICE ||
+	       cache->nr_used[MAPPING_FILE] + nr <= cache->nr_frames - cache->device_share;
+}
+
+/**
+ * arena_alloc() - Take 2^order frames for a level, without reclaim.
+ *
+ * Context: Takes the arena lock.
+ * Return: A folio with one reference, with nothing valid and no flag set, or NULL.
+ */
+struct folio *arena_alloc(struct cache *cache, enum mapping_level level, unsigned int order)
+{
+	struct folio *folio = NULL;
+
+	pthread_mutex_lock(&cache->arena_lock);
+	if (may_take(cache, level, 1UL << order))
+		folio = buddy_alloc(cache, order);
+	if (folio) {
+		cache->nr_free -= 1UL << order;
+		cache->nr_used[level] += 1UL << order;
+	}
+	pthread_mutex_unlock(&cache->arena_lock);
+	if (!folio)
+		return NULL;
+	folio->mapping = NULL;
+	folio->level = level;
+	store_blocks(&folio->valid, 0);
+	store_blocks(&folio->dirty, 0);
+	store_blocks(&folio->writing, 0);
+	folio->reserved = 0;
+	__atomic_store_n(&folio->flags, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&folio->refcount, 1, __ATOMIC_RELEASE);
+	return folio;
+}
+
+/**
+ * arena_free() - Give a folio's frames back. Its count is 0 and it is on no list.
+ *
+ * Context: Takes the arena lock.
+ */
+void arena_free(struct folio *folio)
+{
+	struct cache *cache = folio->cache;
+
+	cache_assert(!folio->lru.next || list_empty(&folio->lru));
+	cache_assert(!(folio_flags(folio) & (FOLIO_LRU | FOLIO_WRITEBACK | FOLIO_BUDDY)));
+	cache_assert(!folio->reserved);
+	pthread_mutex_lock(&cache->arena_lock);
+	cache->nr_free += 1UL << folio->order;
+	cache->nr_used[folio->level] -= 1UL << folio->order;
+	buddy_free(cache, folio, folio->order);
+	if (cache->frame_waiters)
+		pthread_cond_broadcast(&cache->frame_freed);
+	pthread_mutex_unlock(&cache->arena_lock);
+}
+
+/* Something may have become reclaimable: let those who wait for a frame look. */
+void arena_wake(struct cache *cache)
+{
+	if (!__atomic_load_n(&cache->frame_waiters, __ATOMIC_RELAXED))
+		return;
+	pthread_mutex_lock(&cache->arena_lock);
+	pthread_cond_broadcast(&cache->frame_freed);
+	pthread_mutex_unlock(&cache->arena_lock);
+}
+
+/**
+ * arena_wait() - Wait a moment for a frame to become free for a level.
+ *
+ * Context: May sleep; no folio locked (reclaim.c).
+ * Return: Whether there was one at the end.
+ */
+bool arena_wait(struct cache *cache, enum mapping_level level)
+{
+	bool found;
+
+	pthread_mutex_lock(&cache->arena_lock);
+	if (!may_take(cache, level, 1)) {
+		__atomic_fetch_add(&cache->frame_waiters, 1, __ATOMIC_RELAXED);
+		cond_wait_until(&cache->frame_freed, &cache->arena_lock, now_ns() + WAIT_NS);
+		__atomic_fetch_sub(&cache->frame_waiters, 1, __ATOMIC_RELAXED);
+	}
+	found = may_take(cache, level, 1);
+	pthread_mutex_unlock(&cache->arena_lock);
+	return found;
+}
+
+void arena_usage(struct cache *cache, unsigned long *free, unsigned long used[MAPPING_LEVELS])
+{
+	pthread_mutex_lock(&cache->arena_lock);
+	*free = cache->nr_free;
+	used[MAPPING_FILE] = cache->nr_used[MAPPING_FILE];
+	used[MAPPING_DEVICE] = cache->nr_used[MAPPING_DEVICE];
+	pthread_mutex_unlock(&cache->arena_lock);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The invariants, checked one by one; for tests and for debugging. Nobody else may use the cache, or
+ * the mapping, meanwhile. The first violation is printed and aborts.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include "internal.h"
+
+#define check(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "%s:%d: violated: %s\n", __func__, __LINE__, #condition);  \
+			abort();                                                                   \
+		}                                                                                  \
+	} while (0)
+
+static void check_buddy(struct cache *cache)
+{
+	unsigned long nr_free = 0;
+	struct folio *folio;
+	unsigned int order;
+
+	for (order = 0; order <= MAX_FOLIO_ORDER; order++) {
+		list_for_each_entry(folio, &cache->free[order], lru) {
+			check(folio->flags == FOLIO_BUDDY);
+			check(folio->order == order);
+			check(!folio->refcount && !folio->mapping);
+			check(!((folio - cache->frames) & ((1UL << order) - 1)));
+			nr_free += 1UL << order;
+		}
+	}
+	check(nr_free == cache->nr_free);
+	check(cache->nr_free + cache->nr_used[MAPPING_FILE] + cache->nr_used[MAPPING_DEVICE] ==
+	      cache->nr_frames);
+	check(cache->nr_used[MAPPING_FILE] <= cache->nr_frames - cache->device_share);
+}
+
+static void check_lru(struct cache *cache, enum mapping_level level)
+{
+	struct lru *lru = &cache->lru[level];
+	struct folio *folio;
+	int list;
+
+	for (list = 0; list < LRU_LISTS; list++) {
+		unsigned long nr = 0;
+
+		list_for_each_entry(folio, &lru->list[list], lru) {
+			check(folio->refcount && folio->level == level);
+			check(folio->flags & FOLIO_LRU);
+			check(!(folio->flags & FOLIO_ACTIVE) == (list == LRU_INACTIVE));
+			nr++;
+		}
+		check(nr == lru->nr[list]);
+	}
+}
+
+/** cache_check() - Assert what must hold of arena and lists. Context: Nobody uses the cache. */
+void cache_check(struct cache *cache)
+{
+	pthread_mutex_lock(&cache->arena_lock);
+	check_buddy(cache);
+	pthread_mutex_unlock(&cache->arena_lock);
+	pthread_mutex_lock(&cache->lru_lock);
+	check_lru(cache, MAPPING_FILE);
+	check_lru(cache, MAPPING_DEVICE);
+	pthread_mutex_unlock(&cache->lru_lock);
+}
+
+static void check_folio(struct mapping *mapping, struct xa_state *xas, struct folio *folio)
+{
+	check(folio->mapping == mapping && folio->index == xas->xa_index);
+	check(folio->refcount >= 1 && folio->level == mapping->level);
+	check(folio->block_shift == mapping->block_shift);
+	check(!(folio->dirty & ~folio->valid));
+	check(!(folio->reserved & ~(folio->dirty | folio->writing)));
+	check(!folio->writing == !(folio->flags & FOLIO_WRITEBACK));
+	check(!folio->dirty == !xas_get_mark(xas, PAGECACHE_TAG_DIRTY));
+	check(!folio->writing == !xas_get_mark(xas, PAGECACHE_TAG_WRITEBACK));
+	check(folio->dirty || !xas_get_mark(xas, PAGECACHE_TAG_TOWRITE));
+}
+
+/** mapping_check() - Assert what must hold of a mapping. Context: Nobody uses the mapping. */
+void mapping_check(struct mapping *mapping)
+{
+	XA_STATE(xas, &mapping->i_pages, 0);
+	unsigned long nrpages = 0, nrdirty = 0;
+	struct folio *folio;
+
+	xas_lock(&xas);
+	xas_for_each(&xas, folio, ULONG_MAX) {
+		check(!xa_is_value(folio));
+		check_folio(mapping, &xas, folio);
+		nrpages++;
+		nrdirty += folio->dirty != 0;
+	}
+	check(nrpages == mapping->nrpages);
+	check(nrdirty == mapping->nrdirty);
+	check(!nrdirty || mapping->queued);
+	xas_unlock(&xas);
+}

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The flushers: threads that write dirty mappings back, a few for each level.
+ *
+ * A mapping is queued when its first folio becomes dirty. It is on one of three lists: `dirty`, the
+ * oldest first; `syncing`, when cache_sync() waits for it; `busy`, while a thread writes it. A
+ * thread takes from `syncing` first, then from `dirty` what is old enough, or anything under
+ * pressure: when more than `background` folios of the level are dirty, or reclaim met dirty ones. One mapping
+ * is written by one thread at a time; several threads are there for many small files.
+ *
+ * `queued` stays set while a mapping is busy. At the end it is cleared, and then nrdirty is looked at,
+ * while who dirties a folio counts it first and looks at `queued` then (both sequentially
+ * consistent): one of the two sees the other, and the mapping is queued again.
+ * It stays queued, too, as long as a write that somebody else began is in flight, so that cache_sync() finds it.
+ *
+ * A pass that failed is repeated after a while that doubles from 100 ms to 10 s; cache_sync() tries at
+ * once, and once only. Who dirties waits when more than `hard` folios of the level are dirty or being
+ * written; if many passes in a row have failed, and none has written anything, it gets EIO instead.
+ *
+ * The flusher lock protects the lists and the mappings' fields for them. pin is called under it, all other
+ * ops without it.
+ */
+#include <signal.h>
+#include "internal.h"
+
+#define BACKOFF_MIN 100		/* ms */
+#define BACKOFF_MAX 10000
+#define GIVE_UP 8		/* failed passes */
+#define THROTTLE_NS (100 * MSEC)
+#define RETRY_NS (10 * MSEC)
+
+static unsigned long nr_dirty(struct flusher *flusher)
+{
+	return __atomic_load_n(&flusher->nr_dirty, __ATOMIC_RELAXED);
+}
+
+static unsigned long nr_unclean(struct flusher *flusher)
+{
+	return nr_dirty(flusher) + __atomic_load_n(&flusher->nr_writeback, __ATOMIC_RELAXED);
+}
+
+static bool under_pressure(struct flusher *flusher)
+{
+	return __atomic_load_n(&flusher->pressure, __ATOMIC_RELAXED);
+}
+
+static void set_pressure(struct flusher *flusher, bool on)
+{
+	__atomic_store_n(&flusher->pressure, on, __ATOMIC_RELAXED);
+}
+
+/*
+ * The flusher lock is held from here
+ */
+
+static void enqueue(struct flusher *flusher, struct mapping *mapping)
+{
+	mapping->dirtied_when = now_ns();
+	list_add_tail(&mapping->dirty_list, &flusher->dirty);
+	__atomic_store_n(&mapping->queued, true, __ATOMIC_SEQ_CST);
+}
+
+static void dequeue(struct mapping *mapping)
+{
+	list_del_init(&mapping->dirty_list);
+	__atomic_store_n(&mapping->queued, false, __ATOMIC_SEQ_CST);
+}
+
+static void sync_done(struct flusher *flusher, struct mapping *mapping, int err)
+{
+	mapping->sync_wanted = false;
+	if (err && !flusher->sync_error)
+		flusher->sync_error = err;
+	flusher->sync_pending--;
+	pthread_cond_broadcast(&flusher->progress);
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return !a || (b && b < a) ? b : a;
+}
+
+/* What to write now, or NULL, and then in *until when to look again (0: when woken). */
+static struct mapping *next_mapping(struct flusher *flusher, uint64_t *until)
+{
+	uint64_t now = now_ns(), expire = flusher->cache->config.dirty_expire_ms * MSEC;
+	struct mapping *mapping;
+
+	*until = 0;
+	if (!list_empty(&flusher->syncing))
+		return list_first_entry(&flusher->syncing, struct mapping, dirty_list);
+	if (nr_dirty(flusher) > flusher->cache->background)
+		set_pressure(flusher, true);
+	list_for_each_entry(mapping, &flusher->dirty, dirty_list) {
+		if (mapping->retry_at > now) {
+			*until = earlier(*until, mapping->retry_at);
+			continue;
+		}
+		if (under_pressure(flusher) || (expire && mapping->dirtied_when + expire <= now))
+			return mapping;
+		if (expire)
+			*until = earlier(*until, mapping->dirtied_when + expire);
+		break;
+	}
+	set_pressure(flusher, false);
+	return NULL;
+}
+
+static void note_result(struct flusher *flusher, struct mapping *mapping, int err)
+{
+	unsigned int backoff = mapping->backoff_ms * 2;
+
+	mapping->backoff_ms = 0;
+	mapping->retry_at = 0;
+	if (!err)
+		return;
+	if (backoff < BACKOFF_MIN)
+		backoff = BACKOFF_MIN;
+	mapping->backoff_ms = backoff < BACKOFF_MAX ? backoff : BACKOFF_MAX;
+	mapping->retry_at = now_ns() + mapping->backoff_ms * MSEC;
+	__atomic_fetch_add(&flusher->failures, 1, __ATOMIC_RELAXED);
+}
+
+/* A pass has ended: take the mapping off `busy`, to where it belongs now. */
+static void end_pass(struct flusher *flusher, struct mapping *mapping, bool sync, unsigned long written,
+		     int err)
+{
+	note_result(flusher, mapping, err);
+	if (!err && !written) /* all of it is locked or being written */
+		mapping->retry_at = now_ns() + RETRY_NS;
+	mapping->flushing = false;
+	if (sync)
+		sync_done(flusher, mapping, err);
+	if (mapping->sync_wanted) {
+		list_move_tail(&mapping->dirty_list, &flusher->syncing);
+	} else {
+		dequeue(mapping);
+		if (__atomic_load_n(&mapping->nrdirty, __ATOMIC_SEQ_CST) ||
+		    xa_marked(&mapping->i_pages, PAGECACHE_TAG_WRITEBACK))
+			enqueue(flusher, mapping);
+	}
+	if (under_pressure(flusher) && nr_dirty(flusher) <= flusher->cache->background / 2)
+		set_pressure(flusher, false);
+	pthread_cond_broadcast(&flusher->progress);
+}
+
+/* Writes one mapping back; drops the lock meanwhile. */
+static void flush_mapping(struct flusher *flusher, struct mapping *mapping)
+{
+	const struct mapping_ops *ops = mapping->ops;
+	bool sync = mapping->sync_wanted;
+	unsigned long written = 0;
+	int err;
+
+	if (ops->pin && !ops->pin(mapping)) { /* its owner is about to drop it all */
+		dequeue(mapping);
+		if (sync)
+			sync_done(flusher, mapping, 0);
+		return;
+	}
+	mapping->flushing = true;
+	list_move_tail(&mapping->dirty_list, &flusher->busy);
+	if (!list_empty(&flusher->dirty) || !list_empty(&flusher->syncing))
+		pthread_cond_signal(&flusher->work);
+	pthread_mutex_unlock(&flusher->lock);
+
+	err = writeback_range(mapping, 0, LLONG_MAX >> PAGE_SHIFT, sync, &written);
+	if (sync)
+		filemap_wait_range(mapping, 0, LLONG_MAX);
+
+	pthread_mutex_lock(&flusher->lock);
+	end_pass(flusher, mapping, sync, written, err);
+	if (!ops->unpin)
+		return;
+	pthread_mutex_unlock(&flusher->lock);
+	ops->unpin(mapping);
+	pthread_mutex_lock(&flusher->lock);
+}
+
+/*
+ * The flusher lock is not held from here
+ */
+
+static void *flusher_main(void *arg)
+{
+	struct flusher *flusher = arg;
+	struct mapping *mapping;
+	uint64_t until;
+
+	rcu_register_thread();
+	pthread_mutex_lock(&flusher->lock);
+	while (!flusher->stop) {
+		mapping = next_mapping(flusher, &until);
+		if (mapping)
+			flush_mapping(flusher, mapping);
+		else if (until)
+			cond_wait_until(&flusher->work, &flusher->lock, until);
+		else
+			pthread_cond_wait(&flusher->work, &flusher->lock);
+	}
+	pthread_mutex_unlock(&flusher->lock);
+	rcu_unregister_thread();
+	return NULL;
+}
+
+/* Signals are for the program's own threads. */
+static int start_thread(struct flusher *flusher)
+{
+	sigset_t all, old;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&flusher->threads[flusher->nr_threads], NULL, flusher_main, flusher);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (!err)
+		flusher->nr_threads++;
+	return -err;
+}
+
+/**
+ * flusher_start() - Start the threads of a level.
+ *
+ * Return: 0 or a negative errno; flusher_stop() is due only after 0.
+ */
+int flusher_start(struct cache *cache, enum mapping_level level, unsigned int nr_threads)
+{
+	struct flusher *flusher = &cache->flushers[level];
+	int err = 0;
+
+	cache_assert(nr_threads <= FLUSHERS_MAX);
+	flusher->cache = cache;
+	flusher->level = level;
+	INIT_LIST_HEAD(&flusher->dirty);
+	INIT_LIST_HEAD(&flusher->syncing);
+	INIT_LIST_HEAD(&flusher->busy);
+	if (pthread_mutex_init(&flusher->lock, NULL) ||
+	    pthread_mutex_init(&flusher->sync_lock, NULL) || cond_init(&flusher->work) ||
+	    cond_init(&flusher->progress))
+		return -ENOMEM;
+	while (flusher->nr_threads < nr_threads && !err)
+		err = start_thread(flusher);
+	if (err)
+		flusher_stop(flusher);
+	return err;
+}
+
+/* Ends the threads; what is dirty stays so. */
+void flusher_stop(struct flusher *flusher)
+{
+	pthread_mutex_lock(&flusher->lock);
+	flusher->stop = true;
+	pthread_cond_broadcast(&flusher->work);
+	pthread_mutex_unlock(&flusher->lock);
+	while (flusher->nr_threads)
+		pthread_join(flusher->threads[--flusher->nr_threads], NULL);
+	pthread_cond_destroy(&flusher->work);
+	pthread_cond_destroy(&flusher->progress);
+	pthread_mutex_destroy(&flusher->lock);
+	pthread_mutex_destroy(&flusher->sync_lock);
+}
+
+/**
+ * flusher_queue() - A folio of the mapping has become dirty and is counted in nrdirty.
+ *
+ * Context: Takes the flusher lock the first time.
+ */
+void flusher_queue(struct mapping *mapping)
+{
+	struct flusher *flusher = mapping_flusher(mapping);
+
+	if (__atomic_load_n(&mapping->queued, __ATOMIC_SEQ_CST))
+		return;
+	pthread_mutex_lock(&flusher->lock);
+	if (!mapping->queued) {
+		if (list_empty(&flusher->dirty))
+			pthread_cond_signal(&flusher->work);
+		enqueue(flusher, mapping);
+	}
+	pthread_mutex_unlock(&flusher->lock);
+}
+
+/**
+ * flusher_forget() - The mapping is going away: take it off the lists.
+ *
+ * Context: Waits for a thread that writes it. No folio locked.
+ */
+void flusher_forget(struct mapping *mapping)
+{
+	struct flusher *flusher = mapping_flusher(mapping);
+
+	pthread_mutex_lock(&flusher->lock);
+	while (mapping->flushing)
+		pthread_cond_wait(&flusher->progress, &flusher->lock);
+	dequeue(mapping);
+	if (mapping->sync_wanted)
+		sync_done(flusher, mapping, 0);
+	pthread_mutex_unlock(&flusher->lock);
+}
+
+/* Writing is wanted now, whatever the age. Context: Takes the flusher lock. */
+void flusher_press(struct flusher *flusher)
+{
+	if (under_pressure(flusher))
+		return;
+	pthread_mutex_lock(&flusher->lock);
+	set_pressure(flusher, true);
+	pthread_cond_broadcast(&flusher->work);
+	pthread_mutex_unlock(&flusher->lock);
+}
+
+/* A write has ended, or dirty folios were dropped. Context: Takes the flusher lock. */
+void flusher_progress(struct flusher *flusher)
+{
+	pthread_mutex_lock(&flusher->lock);
+	pthread_cond_broadcast(&flusher->progress);
+	pthread_mutex_unlock(&flusher->lock);
+}
+
+/**
+ * flusher_throttle() - Wait until the mapping's level may have more dirty folios.
+ *
+ * Context: May sleep. No folio locked.
+ * Return: 0, or -EIO when nothing can be written.
+ */
+int flusher_throttle(struct mapping *mapping)
+{
+	struct flusher *flusher = mapping_flusher(mapping);
+	struct cache *cache = mapping->cache;
+	int err = 0;
+
+	if (nr_unclean(flusher) <= cache->background)
+		return 0;
+	flusher_press(flusher);
+	if (nr_unclean(flusher) <= cache->hard)
+		return 0;
+	count_stat(cache, throttled, 1);
+	pthread_mutex_lock(&flusher->lock);
+	while (nr_unclean(flusher) > cache->hard) {
+		if (__atomic_load_n(&flusher->failures, __ATOMIC_RELAXED) >= GIVE_UP) {
+			err = -EIO;
+			break;
+		}
+		cond_wait_until(&flusher->progress, &flusher->lock, now_ns() + THROTTLE_NS);
+	}
+	pthread_mutex_unlock(&flusher->lock);
+	return err;
+}
+
+int cache_sync(struct cache *cache, enum mapping_level level)
+{
+	struct flusher *flusher = &cache->flushers[level];
+	struct mapping *mapping;
+	int err;
+
+	pthread_mutex_lock(&flusher->sync_lock);
+	pthread_mutex_lock(&flusher->lock);
+	flusher->sync_error = 0;
+	list_splice_tail_init(&flusher->dirty, &flusher->syncing);
+	list_for_each_entry(mapping, &flusher->syncing, dirty_list) {
+		mapping->sync_wanted = true;
+		flusher->sync_pending++;
+	}
+	list_for_each_entry(mapping, &flusher->busy, dirty_list) {
+		mapping->sync_wanted = true;
+		flusher->sync_pending++;
+	}
+	pthread_cond_broadcast(&flusher->work);
+	while (flusher->sync_pending)
+		pthread_cond_wait(&flusher->progress, &flusher->lock);
+	err = flusher->sync_error;
+	pthread_mutex_unlock(&flusher->lock);
+	pthread_mutex_unlock(&flusher->sync_lock);
+	return err;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the files of the cache share. Fields are grouped by the lock that protects them.
+ *
+ * Locks, outer first; nothing sleeps or does I/O under the last four:
+ *
+ *	folio lock -> XArray lock -> flusher lock (mapping queues) -> LRU lock -> arena lock
+ */
+#ifndef FOLIO_CACHE_INTERNAL_H
+#define FOLIO_CACHE_INTERNAL_H
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include "cache.h"
+
+#define cache_assert(condition) assert(condition)
+
+#define RUN_MAX 256		/* folios of one read or write of the backing: 1 MiB */
+#define RECLAIM_BATCH 32
+#define FLUSHERS_MAX 4
+#define MSEC 1000000ULL		/* in ns */
+
+enum lru_list { LRU_INACTIVE, LRU_ACTIVE, LRU_LISTS };
+
+struct lru {
+	struct list_head list[LRU_LISTS]; /* newest first */
+	unsigned long nr[LRU_LISTS];
+};
+
+/* The flusher of one level: flusher.c. */
+struct flusher {
+	struct cache *cache;
+	enum mapping_level level;
+	unsigned long nr_dirty, nr_writeback; /* folios; atomic */
+	bool pressure;		/* write without regard to age; atomic, set under the lock */
+	unsigned int failures;	/* failed passes since the last good one; atomic */
+
+	pthread_mutex_t lock;
+	pthread_cond_t work;	/* the flusher's threads wait here */
+	pthread_cond_t progress; /* throttled writers, cache_sync(), mapping_finish() */
+	struct list_head dirty;	/* mappings, the oldest first */
+	struct list_head syncing; /* mappings that cache_sync() waits for */
+	struct list_head busy;	/* mappings that a thread is writing */
+	unsigned long sync_pending; /* mappings with sync_wanted */
+	int sync_error;
+	bool stop;
+
+	pthread_mutex_t sync_lock; /* one cache_sync() at a time; outermost */
+	unsigned int nr_threads;
+	pthread_t threads[FLUSHERS_MAX];
+};
+
+/* Fields of struct cache_stats that only count. Atomic. */
+struct counters {
+	uint64_t hits, misses, read_bytes, written_bytes, evictions, activations, refaults;
+	uint64_t writeback_runs, write_errors, read_errors, throttled;
+};
+
+struct cache {
+	/* constant */
+	struct cache_config config;
+	void *map;
+	size_t map_len;
+	struct folio *frames;
+	unsigned long nr_frames;
+	unsigned long device_share;	/* frames that FILE folios never take */
+	unsigned long background, hard;	/* dirty folios of one level: flush, and wait */
+	unsigned int run_max;		/* folios of one run, at most RUN_MAX */
+
+	/* arena lock */
+	pthread_mutex_t arena_lock;
+	struct list_head free[MAX_FOLIO_ORDER + 1];
+	unsigned long nr_free, nr_used[MAPPING_LEVELS];
+	unsigned int frame_waiters;	/* atomic */
+	pthread_cond_t frame_freed;
+
+	/* LRU lock */
+	pthread_mutex_t lru_lock;
+	struct lru lru[MAPPING_LEVELS];
+
+	struct flusher flushers[MAPPING_LEVELS];
+	struct counters counters;
+};
+
+#define count_stat(cache, field, n)                                                                \
+	__atomic_fetch_add(&(cache)->counters.field, (n), __ATOMIC_RELAXED)
+
+static inline uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
+
+static inline struct flusher *mapping_flusher(struct mapping *mapping)
+{
+	return &mapping->cache->flushers[mapping->level];
+}
+
+/* A condition variable whose timed waits are on CLOCK_MONOTONIC. */
+int cond_init(pthread_cond_t *cond);
+/* Waits until @when (now_ns() time). */
+void cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t when);
+
+/* arena.c */
+int arena_init(struct cache *cache);
+void arena_finish(struct cache *cache);
+struct folio *arena_alloc(struct cache *cache, enum mapping_level level, unsigned int order);
+void arena_free(struct folio *folio);
+void arena_wake(struct cache *cache);
+bool arena_wait(struct cache *cache, enum mapping_level level);
+void arena_usage(struct cache *cache, unsigned long *free, unsigned long used[MAPPING_LEVELS]);
+
+/* folio.c */
+static inline unsigned int folio_flags(const struct folio *folio)
+{
+	return __atomic_load_n(&folio->flags, __ATOMIC_ACQUIRE);
+}
+
+static inline uint8_t load_blocks(const uint8_t *mask)
+{
+	return __atomic_load_n(mask, __ATOMIC_ACQUIRE);
+}
+
+static inline void store_blocks(uint8_t *mask, uint8_t value)
+{
+	__atomic_store_n(mask, value, __ATOMIC_RELEASE);
+}
+
+static inline void folio_set_flags(struct folio *folio, unsigned int bits)
+{
+	__atomic_fetch_or(&folio->flags, bits, __ATOMIC_ACQ_REL);
+}
+
+static inline void folio_clear_flags(struct folio *folio, unsigned int bits)
+{
+	__atomic_fetch_and(&folio->flags, ~bits, __ATOMIC_ACQ_REL);
+}
+
+unsigned int folio_blocks(const struct folio *folio, size_t offset, size_t len);
+unsigned int folio_all_blocks(const struct folio *folio);
+bool folio_freeze(struct folio *folio, unsigned int expected);
+void folio_end_writeback(struct folio *folio);
+
+/* reclaim.c */
+void lru_init(struct cache *cache);
+void lru_add(struct folio *folio);
+void lru_remove(struct folio *folio);
+void folio_mark_accessed(struct folio *folio);
+struct folio *folio_alloc(struct cache *cache, enum mapping_level level, bool wait);
+
+/* filemap.c */
+int filemap_add_folio(struct mapping *mapping, struct folio *folio, pgoff_t index);
+struct folio *filemap_get_folio(struct mapping *mapping, pgoff_t index);
+struct folio *filemap_get_folio_tag(struct mapping *mapping, pgoff_t *start, pgoff_t end,
+				    xa_mark_t tag);
+/* Reads a run of locked folios, with the counting. */
+int filemap_read_run(struct mapping *mapping, struct folio **folios, unsigned int nr);
+
+/* writeback.c: one pass over what was dirty when it began. */
+int writeback_range(struct mapping *mapping, pgoff_t start, pgoff_t end, bool sync,
+		    unsigned long *written);
+
+/* check.c: asserts the invariants of a cache, or a mapping, that nobody uses meanwhile. */
+void cache_check(struct cache *cache);
+void mapping_check(struct mapping *mapping);
+
+/* flusher.c */
+int flusher_start(struct cache *cache, enum mapping_level level, unsigned int nr_threads);
+void flusher_stop(struct flusher *flusher);
+void flusher_queue(struct mapping *mapping);
+void flusher_forget(struct mapping *mapping);
+void flusher_press(struct flusher *flusher);
+int flusher_throttle(struct mapping *mapping);
+void flusher_progress(struct flusher *flusher);
+
+#endif

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The LRU lists, and how frames are got back.
+ *
+ * Each level has two lists. A folio starts on the inactive one; a second access moves it to the
+ * active one; the oldest active ones go back when the inactive list has become low. Reclaim looks at
+ * the oldest inactive folios: one that nobody uses and that is clean leaves its mapping. One that is locked,
+ * dirty or being written goes to the young end, and in the latter cases the flusher is woken.
+ * There is no thread for this: who wants a frame reclaims a batch.
+ *
+ * An eviction holds the folio lock (by trylock) and the XArray lock, and freezes the reference count at 2,
+ * the mapping's and its own: from there on no reader can get the folio, and it is taken out and
+ * freed at once. Who fails to get a reference on a folio may therefore treat it as absent.
+ *
+ * A folio that is looked at is off its list with a reference held, so several threads can reclaim at
+ * once, and the LRU lock is never held together with another lock but the arena's.
+ *
+ * Which level gives frames: FILE, when a FILE folio is wanted and FILE has all it may have, or when DEVICE has
+ * no more than its share; else the level with more folios. If it cannot give any, the other one.
+ *
+ * Why waiting for a frame ends
+ *
+ *   1. Who waits for a frame holds no folio lock and no reference that others could need: filemap.c waits for
+ *	the first missing folio of a batch only, and goes without for the rest. So folios that
+ *	are locked or referenced are so by threads that are at work, or wait for something named below.
+ *   2. Dirty DEVICE folios can be written at all times: their flusher is a thread of its own, it
+ *	needs no frame, and no lock of the owner's above a DEVICE folio lock. So a wait for a DEVICE
+ *	frame ends: FILE never has more than all but device_share frames; the others are free, clean, or
+ *	dirty DEVICE ones that this flusher makes clean.
+ *   3. So the holder of the owner's volume lock, who waits for DEVICE frames only, goes on, and the
+ *	volume lock becomes free in the end.
+ *   4. Dirty FILE folios can be written then: their flushers need a FILE folio lock (by trylock, or held
+ *	by a thread that reads or writes the folio and needs the volume lock at most), the volume lock, and DEVICE
+ *	frames. They need neither the inode lock nor the invalidate lock, which a waiter for a FILE
+ *	frame may hold. So a wait for a FILE frame ends.
+ *   5. Throttling (flusher.c) counts and waits by level for the same reason: who holds the volume lock
+ *	and dirties DEVICE folios waits for the DEVICE flusher only.
+ */
+#include "internal.h"
+
+static inline enum lru_list folio_list(const struct folio *folio)
+{
+	return folio_flags(folio) & FOLIO_ACTIVE ? LRU_ACTIVE : LRU_INACTIVE;
+}
+
+void lru_init(struct cache *cache)
+{
+	int level, list;
+
+	for (level = 0; level < MAPPING_LEVELS; level++)
+		for (list = 0; list < LRU_LISTS; list++)
+			INIT_LIST_HEAD(&cache->lru[level].list[list]);
+}
+
+/*
+ * The LRU lock is held from here
+ */
+
+static void lru_link(struct folio *folio)
+{
+	struct lru *lru = &folio->cache->lru[folio->level];
+	enum lru_list list = folio_list(folio);
+
+	cache_assert(!(folio_flags(folio) & FOLIO_LRU));
+	list_add(&folio->lru, &lru->list[list]);
+	lru->nr[list]++;
+	folio_set_flags(folio, FOLIO_LRU);
+}
+
+static void lru_unlink(struct folio *folio)
+{
+	struct lru *lru = &folio->cache->lru[folio->level];
+
+	cache_assert(folio_flags(folio) & FOLIO_LRU);
+	list_del_init(&folio->lru);
+	lru->nr[folio_list(folio)]--;
+	folio_clear_flags(folio, FOLIO_LRU);
+}
+
+/* Below 1 GiB half of the folios should be inactive; the part shrinks as the cache grows. */
+static bool inactive_is_low(const struct lru *lru)
+{
+	unsigned long gib = (lru->nr[LRU_INACTIVE] + lru->nr[LRU_ACTIVE]) >> (30 - PAGE_SHIFT);
+	unsigned long ratio = 1;
+
+	while (gib && (ratio + 1) * (ratio + 1) <= 10 * gib)
+		ratio++;
+	return lru->nr[LRU_INACTIVE] * ratio < lru->nr[LRU_ACTIVE];
+}
+
+static void deactivate_some(struct lru *lru)
+{
+	unsigned int n;
+
+	for (n = 0; n < RECLAIM_BATCH && lru->nr[LRU_ACTIVE]; n++) {
+		struct folio *folio = list_last_entry(&lru->list[LRU_ACTIVE], struct folio, lru);
+
+		lru_unlink(folio);
+		folio_clear_flags(folio, FOLIO_ACTIVE | FOLIO_REFERENCED);
+		lru_link(folio);
+	}
+}
+
+/* Takes the oldest inactive folios off the list, with a reference each. */
+static unsigned int isolate(struct lru *lru, struct folio **folios, unsigned int *scanned)
+{
+	unsigned int n, nr = 0;
+
+	for (n = 0; n < RECLAIM_BATCH && lru->nr[LRU_INACTIVE]; n++) {
+		struct folio *folio = list_last_entry(&lru->list[LRU_INACTIVE], struct folio, lru);
+
+		if (!folio_try_get(folio)) { /* about to be freed by its last holder */
+			list_move(&folio->lru, &lru->list[LRU_INACTIVE]);
+			continue;
+		}
+		lru_unlink(folio);
+		folios[nr++] = folio;
+	}
+	*scanned += n;
+	return nr;
+}
+
+/*
+ * The LRU lock is not held from here
+ */
+
+/* Context: Takes the LRU lock. */
+void lru_add(struct folio *folio)
+{
+	pthread_mutex_lock(&folio->cache->lru_lock);
+	lru_link(folio);
+	pthread_mutex_unlock(&folio->cache->lru_lock);
+}
+
+/* Takes a folio whose last reference is gone off its list. Context: Takes the LRU lock. */
+void lru_remove(struct folio *folio)
+{
+	struct cache *cache = folio->cache;
+
+	if (!(folio_flags(folio) & FOLIO_LRU))
+		return;
+	pthread_mutex_lock(&cache->lru_lock);
+	lru_unlink(folio);
+	pthread_mutex_unlock(&cache->lru_lock);
+}
+
+/**
+ * folio_mark_accessed() - A folio was used: the second time since it came makes it active.
+ *
+ * Context: Referenced. May take the LRU lock.
+ */
+void folio_mark_accessed(struct folio *folio)
+{
+	struct cache *cache = folio->cache;
+	unsigned int flags = folio_flags(folio);
+
+	if (!(flags & FOLIO_REFERENCED)) {
+		folio_set_flags(folio, FOLIO_REFERENCED);
+		return;
+	}
+	if ((flags & FOLIO_ACTIVE) || !(flags & FOLIO_LRU))
+		return;
+	pthread_mutex_lock(&cache->lru_lock);
+	flags = folio_flags(folio);
+	if ((flags & FOLIO_LRU) && !(flags & FOLIO_ACTIVE)) {
+		lru_unlink(folio);
+		folio_clear_flags(folio, FOLIO_REFERENCED);
+		folio_set_flags(folio, FOLIO_ACTIVE);
+		lru_link(folio);
+		count_stat(cache, activations, 1);
+	}
+	pthread_mutex_unlock(&cache->lru_lock);
+}
+
+/* Takes the folio, which is locked and clean, out of its mapping if only we and it use it. */
+static bool evict_locked(struct mapping *mapping, struct folio *folio)
+{
+	XA_STATE(xas, &mapping->i_pages, folio->index);
+
+	xas_lock(&xas);
+	if (!folio_freeze(folio, 2)) {
+		xas_unlock(&xas);
+		return false;
+	}
+	xas_load(&xas);
+	xas_store(&xas, NULL);
+	__atomic_fetch_sub(&mapping->nrpages, 1, __ATOMIC_RELAXED);
+	folio->mapping = NULL;
+	xas_unlock(&xas);
+	/* The mapping may be gone from here on. */
+	return true;
+}
+
+/* Evicts and frees an isolated folio if that is possible. */
+static bool evict(struct folio *folio, bool *dirty)
+{
+	struct mapping *mapping;
+	bool done = false;
+
+	if (!folio_trylock(folio))
+		return false;
+	mapping = folio->mapping;
+	if (mapping && (load_blocks(&folio->dirty) || folio_test_writeback(folio)))
+		*dirty = true;
+	else if (mapping)
+		done = evict_locked(mapping, folio);
+	folio_unlock(folio);
+	if (done) {
+		count_stat(folio->cache, evictions, 1);
+		arena_free(folio);
+	}
+	return done;
+}
+
+static void put_back(struct cache *cache, struct folio **folios, unsigned int nr)
+{
+	unsigned int i;
+
+	pthread_mutex_lock(&cache->lru_lock);
+	for (i = 0; i < nr; i++)
+		lru_link(folios[i]);
+	pthread_mutex_unlock(&cache->lru_lock);
+	for (i = 0; i < nr; i++)
+		folio_put(folios[i]);
+}
+
+/* Frees RECLAIM_BATCH folios of a level, or as many as one look at each of them yields. */
+static unsigned int shrink(struct cache *cache, enum mapping_level level)
+{
+	struct lru *lru = &cache->lru[level];
+	struct folio *folios[RECLAIM_BATCH];
+	unsigned int i, nr, kept, scanned = 0, freed = 0;
+	unsigned long limit;
+	bool dirty = false;
+
+	do {
+		pthread_mutex_lock(&cache->lru_lock);
+		limit = lru->nr[LRU_INACTIVE] + lru->nr[LRU_ACTIVE];
+		if (inactive_is_low(lru))
+			deactivate_some(lru);
+		nr = isolate(lru, folios, &scanned);
+		pthread_mutex_unlock(&cache->lru_lock);
+		for (i = kept = 0; i < nr; i++) {
+			if (evict(folios[i], &dirty))
+				freed++;
+			else
+				folios[kept++] = folios[i];
+		}
+		put_back(cache, folios, kept);
+	} while (nr && freed < RECLAIM_BATCH && scanned < limit);
+	if (dirty)
+		flusher_press(&cache->flushers[level]);
+	return freed;
+}
+
+/* Gets frames back so that @level can have one. Return: how many. */
+static unsigned int reclaim(struct cache *cache, enum mapping_level level)
+{
+	enum mapping_level first = MAPPING_FILE;
+	unsigned long free, used[MAPPING_LEVELS];
+	unsigned int freed;
+
+	arena_usage(cache, &free, used);
+	if (level == MAPPING_FILE && free)
+		return shrink(cache, MAPPING_FILE);
+	if (used[MAPPING_DEVICE] > cache->device_share &&
+	    used[MAPPING_DEVICE] > used[MAPPING_FILE])
+		first = MAPPING_DEVICE;
+	freed = shrink(cache, first);
+	return freed ? freed : shrink(cache, MAPPING_LEVELS - 1 - first);
+}
+
+/**
+ * folio_alloc() - A new folio for a level, with one reference.
+ * @wait: wait until there is one; never returns NULL then
+ *
+ * Context: With @wait: may sleep, and no folio is locked or referenced by the caller (above).
+ */
+struct folio *folio_alloc(struct cache *cache, enum mapping_level level, bool wait)
+{
+	struct folio *folio;
+
+	while (!(folio = arena_alloc(cache, level, 0))) {
+		if (reclaim(cache, level))
+			continue;
+		if (!wait)
+			return NULL;
+		flusher_press(&cache->flushers[MAPPING_FILE]);
+		flusher_press(&cache->flushers[MAPPING_DEVICE]);
+		arena_wait(cache, level);
+	}
+	return folio;
+}

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Dropping what is cached: truncation, holes, invalidation.
+ *
+ * A range is emptied in two passes. The first waits for nothing: it locks what can be locked at once,
+ * batch by batch, and takes each batch out under one XArray lock. The second waits for locks and for writes
+ * in flight, folio by folio, and starts over until it finds the range empty. A folio whose reference
+ * count is frozen is being evicted; taking the XArray lock once waits for that.
+ *
+ * A folio is never truncated under a write: who holds its lock and has seen WRITEBACK clear is alone.
+ *
+ * An edge is the part [from, to) of one folio that is to read as zero. Blocks that lie wholly in it are zeroed
+ * in memory and their dirt is dropped: the owner frees their place. A block that is cut is read if
+ * need be, and if anything but zeros is in its part, it is zeroed and becomes dirty. So a block that is a hole
+ * stays one, and no byte behind the size of a file ever comes back when the file grows. Reading and
+ * reserving come first (edge_begin), since they may fail; what follows (edge_end) cannot.
+ */
+#include "internal.h"
+
+#define LAST_INDEX ((pgoff_t)(LLONG_MAX >> PAGE_SHIFT))
+
+/* Waits for an eviction that holds the XArray lock. */
+static void wait_for_evictor(struct mapping *mapping)
+{
+	xa_lock(&mapping->i_pages);
+	xa_unlock(&mapping->i_pages);
+}
+
+/*
+ * Finds referenced folios in [*start, end] and moves *start behind them. *frozen is set when one
+ * was passed over because it is being evicted.
+ */
+static unsigned int find_folios(struct mapping *mapping, pgoff_t *start, pgoff_t end,
+				struct folio_batch *batch, bool *frozen)
+{
+	XA_STATE(xas, &mapping->i_pages, *start);
+	struct folio *folio;
+
+	batch->nr = 0;
+	if (*start > end)
+		return 0;
+	*start = end + 1;
+	rcu_read_lock();
+	xas_for_each(&xas, folio, end) {
+		if (xas_retry(&xas, folio) || xa_is_value(folio))
+			continue;
+		if (!folio_try_get(folio)) {
+			*frozen = true;
+			continue;
+		}
+		if (folio != xas_reload(&xas)) {
+			folio_put(folio);
+			xas_reset(&xas);
+			continue;
+		}
+		batch->folios[batch->nr++] = folio;
+		if (batch->nr < FOLIO_BATCH_SIZE)
+			continue;
+		*start = xas.xa_index + 1;
+		break;
+	}
+	rcu_read_unlock();
+	return batch->nr;
+}
+
+/* The blocks of @mask are not dirty any more, and hold no reservation. Folio locked, no WRITEBACK. */
+static void forget_dirty(struct mapping *mapping, struct folio *folio, unsigned int mask)
+{
+	struct flusher *flusher = mapping_flusher(mapping);
+	bool clean;
+
+	if (folio->reserved & mask)
+		mapping->ops->unreserve(mapping, folio, mask);
+	cache_assert(!(folio->reserved & mask));
+	if (!(load_blocks(&folio->dirty) & mask))
+		return;
+	xa_lock(&mapping->i_pages);
+	store_blocks(&folio->dirty, folio->dirty & ~mask);
+	clean = !folio->dirty;
+	if (clean) {
+		__xa_clear_mark(&mapping->i_pages, folio->index, PAGECACHE_TAG_DIRTY);
+		__xa_clear_mark(&mapping->i_pages, folio->index, PAGECACHE_TAG_TOWRITE);
+		__atomic_fetch_sub(&mapping->nrdirty, 1, __ATOMIC_SEQ_CST);
+		__atomic_fetch_sub(&flusher->nr_dirty, 1, __ATOMIC_RELAXED);
+	}
+	xa_unlock(&mapping->i_pages);
+	if (clean)
+		flusher_progress(flusher);
+}
+
+/* Takes locked folios, none under WRITEBACK, out of the mapping; unlocks and puts them. */
+static void remove_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
+{
+	XA_STATE(xas, &mapping->i_pages, 0);
+	unsigned int i;
+
+	for (i = 0; i < nr; i++) {
+		cache_assert(!folio_test_writeback(folios[i]));
+		forget_dirty(mapping, folios[i], folio_all_blocks(folios[i]));
+	}
+	xas_lock(&xas);
+	for (i = 0; i < nr; i++) {
+		xas_set(&xas, folios[i]->index);
+		xas_load(&xas);
+		xas_store(&xas, NULL);
+		folios[i]->mapping = NULL;
+	}
+	__atomic_fetch_sub(&mapping->nrpages, nr, __ATOMIC_RELAXED);
+	xas_unlock(&xas);
+	for (i = 0; i < nr; i++) {
+		folio_unlock(folios[i]);
+		folio_put(folios[i]);
+		folio_put(folios[i]);
+	}
+}
+
+/* Pass 1: what can be had without waiting. */
+static void remove_idle(struct mapping *mapping, pgoff_t first, pgoff_t last)
+{
+	struct folio_batch batch;
+	unsigned int i, nr;
+	bool frozen;
+
+	while (find_folios(mapping, &first, last, &batch, &frozen)) {
+		for (i = nr = 0; i < batch.nr; i++) {
+			struct folio *folio = batch.folios[i];
+
+			if (!folio_trylock(folio)) {
+				folio_put(folio);
+			} else if (folio->mapping != mapping || folio_test_writeback(folio)) {
+				folio_unlock(folio);
+				folio_put(folio);
+			} else {
+				batch.folios[nr++] = folio;
+			}
+		}
+		remove_folios(mapping, batch.folios, nr);
+	}
+}
+
+/* Locks a folio and waits for its write; false, with the folio put, when it is not the mapping's. */
+static bool lock_idle(struct mapping *mapping, struct folio *folio)
+{
+	folio_lock(folio);
+	if (folio->mapping == mapping) {
+		folio_wait_writeback(folio);
+		return true;
+	}
+	folio_unlock(folio);
+	folio_put(folio);
+	return false;
+}
+
+/* Pass 2, once. Return: whether anything was there. */
+static bool remove_busy(struct mapping *mapping, pgoff_t first, pgoff_t last)
+{
+	struct folio_batch batch;
+	bool found = false, frozen = false;
+	unsigned int i;
+
+	while (find_folios(mapping, &first, last, &batch, &frozen)) {
+		found = true;
+		for (i = 0; i < batch.nr; i++) {
+			if (lock_idle(mapping, batch.folios[i]))
+				remove_folios(mapping, &batch.folios[i], 1);
+		}
+	}
+	if (frozen)
+		wait_for_evictor(mapping);
+	return found || frozen;
+}
+
+static void remove_range(struct mapping *mapping, pgoff_t first, pgoff_t last)
+{
+	if (first > last)
+		return;
+	remove_idle(mapping, first, last);
+	while (remove_busy(mapping, first, last))
+		;
+}
+
+/* Does [at, at + len) of a valid block hold anything but zeros? Folio locked. */
+static bool holds_data(const struct folio *folio, size_t at, size_t len)
+{
+	const unsigned char *p = (unsigned char *)folio_address(folio) + at;
+
+	return len && (p[0] || memcmp(p, p + 1, len - 1));
+}
+
+/* The part of a cut block that lies in [lo, hi), for the block of byte @at; 0 when it is not cut. */
+static size_t cut_part(const struct folio *folio, size_t lo, size_t hi, size_t at, size_t *part)
+{
+	size_t bs = 1UL << folio->block_shift, start = at & ~(bs - 1);
+
+	*part = start > lo ? start : lo;
+	if (*part == start && start + bs <= hi)
+		return 0;
+	return (start + bs < hi ? start + bs : hi) - *part;
+}
+
+/* Reserves space for the block of byte @at if it is cut and will change. */
+static int reserve_cut(struct mapping *mapping, struct folio *folio, size_t lo, size_t hi, size_t at)
+{
+	size_t part, len = cut_part(folio, lo, hi, at, &part);
+
+	if (!len || !folio_range_valid(folio, part, len) || !holds_data(folio, part, len) ||
+	    !mapping->ops->reserve)
+		return 0;
+	return mapping->ops->reserve(mapping, folio, part, len);
+}
+
+/* The cached folio at @index, locked and not being written, or NULL. Nobody adds one meanwhile. */
+static struct folio *lock_existing(struct mapping *mapping, pgoff_t index)
+{
+	struct folio *folio = filemap_get_folio(mapping, index);
+
+	if (!folio || !lock_idle(mapping, folio))
+		return NULL;
+	return folio;
+}
+
+/*
+ * Gets the folio of an edge ready: *out is it, locked, or NULL when there is nothing to do.
+ */
+static int edge_begin(struct mapping *mapping, loff_t from, loff_t to, struct folio **out)
+{
+	loff_t mask = (1 << mapping->block_shift) - 1, size = mapping_size(mapping);
+	bool head = (from & mask) && from < size, tail = (to & mask) && (to & ~mask) < size;
+	size_t lo = from & (PAGE_SIZE - 1), hi = lo + (to - from);
+	struct folio *folio;
+	int err = 0;
+
+	*out = NULL;
+	if (!head && !tail) {
+		*out = lock_existing(mapping, from >> PAGE_SHIFT);
+		return 0;
+	}
+	folio = filemap_grab_folio(mapping, from >> PAGE_SHIFT, &err);
+	if (!folio)
+		return err;
+	folio_wait_writeback(folio);
+	if ((head && !folio_range_valid(folio, lo, 1)) ||
+	    (tail && !folio_range_valid(folio, hi - 1, 1)))
+		err = filemap_read_run(mapping, &folio, 1);
+	if (!err)
+		err = reserve_cut(mapping, folio, lo, hi, lo);
+	if (!err)
+		err = reserve_cut(mapping, folio, lo, hi, hi - 1);
+	if (!err) {
+		*out = folio;
+		return 0;
+	}
+	forget_dirty(mapping, folio, folio->reserved & ~load_blocks(&folio->dirty));
+	folio_unlock(folio);
+	folio_put(folio);
+	return err;
+}
+
+static void zero_cut(struct folio *folio, size_t lo, size_t hi, size_t at)
+{
+	size_t part, len = cut_part(folio, lo, hi, at, &part);
+
+	if (!len || !folio_range_valid(folio, part, len) || !holds_data(folio, part, len))
+		return;
+	folio_zero(folio, part, len);
+	folio_mark_dirty(folio, part, len);
+}
+
+/* Zeroes an edge. @folio: from edge_begin(); unlocked and put */
+static void edge_end(struct mapping *mapping, struct folio *folio, loff_t from, loff_t to)
+{
+	size_t bs = 1UL << mapping->block_shift;
+	size_t lo = from & (PAGE_SIZE - 1), hi = lo + (to - from);
+	size_t first = (lo + bs - 1) & ~(bs - 1), last = hi & ~(bs - 1);
+
+	if (!folio)
+		return;
+	zero_cut(folio, lo, hi, lo);
+	zero_cut(folio, lo, hi, hi - 1);
+	if (first < last) {
+		forget_dirty(mapping, folio, folio_blocks(folio, first, last - first));
+		folio_zero(folio, first, last - first);
+	}
+	folio_unlock(folio);
+	folio_put(folio);
+}
+
+static loff_t page_up(loff_t pos)
+{
+	return (pos + (loff_t)PAGE_SIZE - 1) & ~((loff_t)PAGE_SIZE - 1);
+}
+
+int truncate_setsize(struct mapping *mapping, loff_t size)
+{
+	loff_t end = page_up(size);
+	struct folio *folio = NULL;
+	int err;
+
+	if (size >= mapping_size(mapping)) {
+		mapping_set_size(mapping, size);
+		return 0;
+	}
+	if (end > size) {
+		err = edge_begin(mapping, size, end, &folio);
+		if (err)
+			return err;
+	}
+	mapping_set_size(mapping, size);
+	edge_end(mapping, folio, size, end);
+	remove_range(mapping, end >> PAGE_SHIFT, LAST_INDEX);
+	return 0;
+}
+
+/* Zeroes [from, to), which lies in one folio; may be empty. */
+static int zero_edge(struct mapping *mapping, loff_t from, loff_t to)
+{
+	struct folio *folio;
+	int err;
+
+	if (from >= to)
+		return 0;
+	err = edge_begin(mapping, from, to, &folio);
+	if (!err)
+		edge_end(mapping, folio, from, to);
+	return err;
+}
+
+int truncate_hole(struct mapping *mapping, loff_t start, loff_t end)
+{
+	loff_t first = page_up(start), last = end & ~((loff_t)PAGE_SIZE - 1);
+	int err;
+
+	if (start >= end)
+		return 0;
+	if (first > last)
+		return zero_edge(mapping, start, end);
+	err = zero_edge(mapping, start, first);
+	if (!err)
+		err = zero_edge(mapping, last, end);
+	if (!err && first < last)
+		remove_range(mapping, first >> PAGE_SHIFT, (last >> PAGE_SHIFT) - 1);
+	return err;
+}
+
+void truncate_all(struct mapping *mapping)
+{
+	remove_range(mapping, 0, LAST_INDEX);
+	wait_for_evictor(mapping);
+}
+
+/* The part of the folio that lies in [start, end) is not valid any more. Folio locked; put. */
+static void invalidate_part(struct mapping *mapping, struct folio *folio, loff_t start, loff_t end)
+{
+	loff_t pos = folio_pos(folio);
+	size_t lo = start > pos ? start - pos : 0;
+	size_t hi = end - pos < (loff_t)folio_size(folio) ? end - pos : folio_size(folio);
+	unsigned int mask = folio_blocks(folio, lo, hi - lo);
+
+	forget_dirty(mapping, folio, mask);
+	store_blocks(&folio->valid, folio->valid & ~mask);
+	if (!folio->valid) {
+		remove_folios(mapping, &folio, 1);
+		return;
+	}
+	folio_unlock(folio);
+	folio_put(folio);
+}
+
+void invalidate_blocks(struct mapping *mapping, loff_t start, loff_t end)
+{
+	pgoff_t index = start >> PAGE_SHIFT, last = (end - 1) >> PAGE_SHIFT;
+	struct folio_batch batch;
+	bool frozen = false;
+	unsigned int i;
+
+	if (start >= end)
+		return;
+	while (find_folios(mapping, &index, last, &batch, &frozen)) {
+		for (i = 0; i < batch.nr; i++) {
+			if (lock_idle(mapping, batch.folios[i]))
+				invalidate_part(mapping, batch.folios[i], start, end);
+		}
+	}
+	if (frozen)
+		wait_for_evictor(mapping);
+}
