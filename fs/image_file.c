@@ -13,9 +13,9 @@
  * that leaves short is finished here.
  *
  * Locking the image. An OFD lock on the whole file keeps other foliofs, qemu and the like out. A
- * caller that hands us the image as one of its descriptors (/proc/self/fd/3) may hold a POSIX lock on it
- * itself, on our behalf: then only the far end of the file's range is locked, which still meets the
- * lock of any other foliofs.
+ * caller that hands us the image as one of its descriptors (/proc/self/fd/3), as Apptainer does, may
+ * hold a POSIX lock on it itself, on our behalf: then only the far end of the file's range is locked,
+ * which still meets the lock of any other foliofs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -203,20 +203,34 @@ static bool names_descriptor(const char *path)
 	return !strncmp(path, "/proc/self/fd/", 14) || !strncmp(path, "/dev/fd/", 8);
 }
 
-static int try_lock(struct image_file *file)
+/* Locks [start, end of all files): 0, 1 when a POSIX lock is in the way, or a negative errno. */
+static int lock_from(struct image_file *file, off_t start)
 {
-	short type = file->image.readonly ? F_RDLCK : F_WRLCK;
-	struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
+	struct flock lock = {
+		.l_type = file->image.readonly ? F_RDLCK : F_WRLCK,
+		.l_whence = SEEK_SET,
+		.l_start = start,
+	};
 
 	if (fcntl(file->fd, F_OFD_SETLK, &lock) == 0)
 		return 0;
 	if (errno != EAGAIN && errno != EACCES)
 		return -errno;
-	if (!names_descriptor(file->image.name) || fcntl(file->fd, F_OFD_GETLK, &lock) < 0 ||
-	    lock.l_type == F_UNLCK || lock.l_pid <= 0)
+	/* A process's lock tells its pid (0 from another namespace), an OFD lock tells -1. */
+	if (fcntl(file->fd, F_OFD_GETLK, &lock) < 0 || lock.l_type == F_UNLCK || lock.l_pid < 0)
 		return -EBUSY;
-	lock = (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = LOCK_FAR_END};
-	return fcntl(file->fd, F_OFD_SETLK, &lock) == 0 ? 0 : -EBUSY;
+	return 1;
+}
+
+static int try_lock(struct image_file *file)
+{
+	int ret = lock_from(file, 0);
+
+	if (ret > 0 && !names_descriptor(file->image.name))
+		return -EBUSY;
+	if (ret > 0)
+		ret = lock_from(file, LOCK_FAR_END);
+	return ret > 0 ? 0 : ret;
 }
 
 static int lock_file(struct image_file *file)
