@@ -26,7 +26,7 @@
 static void buddy_put(struct cache *cache, struct folio *folio, unsigned int order)
 {
 	folio->order = order;
-	folio_set_flags(folio, FOLIO_BUDDY);
+	__atomic_store_n(&folio->flags, FOLIO_BUDDY, __ATOMIC_RELEASE);
 	list_add(&folio->lru, &cache->free[order]);
 }
 

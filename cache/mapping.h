@@ -145,8 +145,8 @@ void mapping_set_error(struct mapping *mapping, int error);
  * truncate_setsize: sets the size; on shrinking drops all blocks behind it. truncate_hole: [start,
  * end) reads as zero: drops the whole blocks in it. A block that is cut through is read if need be, and
  * its part is zeroed, which makes it dirty if there was anything but zeros (so a hole stays one).
- * Dropped dirty blocks go through unreserve. Both fail only before they have changed anything
- * at that edge: with the read's error, or reserve's.
+ * Dropped dirty blocks go through unreserve. Both can fail with the error of such a read, and have
+ * changed nothing then.
  */
 int truncate_setsize(struct mapping *mapping, loff_t size);
 int truncate_hole(struct mapping *mapping, loff_t start, loff_t end);

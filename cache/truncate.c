@@ -12,8 +12,11 @@
  * An edge is the part [from, to) of one folio that is to read as zero. Blocks that lie wholly in it are zeroed
  * in memory and their dirt is dropped: the owner frees their place. A block that is cut is read if
  * need be, and if anything but zeros is in its part, it is zeroed and becomes dirty. So a block that is a hole
- * stays one, and no byte behind the size of a file ever comes back when the file grows. Reading and
- * reserving come first (edge_begin), since they may fail; what follows (edge_end) cannot.
+ * stays one, and no byte behind the size of a file ever comes back when the file grows. What may fail
+ * comes first: both edges of a hole are read before either is changed. Between, their folios are
+ * referenced but not locked, so that one thread at most keeps one frame while it waits for another
+ * (reclaim.c). A cut block that holds data has a place or a reservation already, so reserving it again
+ * does not fail in practice.
  */
 #include "internal.h"
 
@@ -209,50 +212,76 @@ static int reserve_cut(struct mapping *mapping, struct folio *folio, size_t lo, 
 	return mapping->ops->reserve(mapping, folio, part, len);
 }
 
-/* The cached folio at @index, locked and not being written, or NULL. Nobody adds one meanwhile. */
-static struct folio *lock_existing(struct mapping *mapping, pgoff_t index)
-{
-	struct folio *folio = filemap_get_folio(mapping, index);
+/* The part [from, to) of one folio; both 0 when there is none. */
+struct edge {
+	loff_t from, to;
+	struct folio *folio; /* referenced, or NULL when there is nothing to do */
+};
 
-	if (!folio || !lock_idle(mapping, folio))
-		return NULL;
-	return folio;
+static size_t edge_lo(const struct edge *edge)
+{
+	return edge->from & (PAGE_SIZE - 1);
 }
 
-/*
- * Gets the folio of an edge ready: *out is it, locked, or NULL when there is nothing to do.
- */
-static int edge_begin(struct mapping *mapping, loff_t from, loff_t to, struct folio **out)
+static size_t edge_hi(const struct edge *edge)
+{
+	return edge_lo(edge) + (edge->to - edge->from);
+}
+
+static void edge_put(struct edge *edge)
+{
+	if (edge->folio)
+		folio_put(edge->folio);
+	edge->folio = NULL;
+}
+
+/* Finds the folio, and reads it where a block is cut. */
+static int edge_get(struct mapping *mapping, struct edge *edge)
 {
 	loff_t mask = (1 << mapping->block_shift) - 1, size = mapping_size(mapping);
-	bool head = (from & mask) && from < size, tail = (to & mask) && (to & ~mask) < size;
-	size_t lo = from & (PAGE_SIZE - 1), hi = lo + (to - from);
-	struct folio *folio;
+	bool head = (edge->from & mask) && edge->from < size;
+	bool tail = (edge->to & mask) && (edge->to & ~mask) < size;
 	int err = 0;
 
-	*out = NULL;
+	edge->folio = NULL;
+	if (edge->from == edge->to)
+		return 0;
 	if (!head && !tail) {
-		*out = lock_existing(mapping, from >> PAGE_SHIFT);
+		edge->folio = filemap_get_folio(mapping, edge->from >> PAGE_SHIFT);
 		return 0;
 	}
-	folio = filemap_grab_folio(mapping, from >> PAGE_SHIFT, &err);
-	if (!folio)
+	edge->folio = filemap_grab_folio(mapping, edge->from >> PAGE_SHIFT, &err);
+	if (!edge->folio)
 		return err;
-	folio_wait_writeback(folio);
-	if ((head && !folio_range_valid(folio, lo, 1)) ||
-	    (tail && !folio_range_valid(folio, hi - 1, 1)))
-		err = filemap_read_run(mapping, &folio, 1);
-	if (!err)
-		err = reserve_cut(mapping, folio, lo, hi, lo);
-	if (!err)
-		err = reserve_cut(mapping, folio, lo, hi, hi - 1);
-	if (!err) {
-		*out = folio;
+	if ((head && !folio_range_valid(edge->folio, edge_lo(edge), 1)) ||
+	    (tail && !folio_range_valid(edge->folio, edge_hi(edge) - 1, 1)))
+		err = filemap_read_run(mapping, &edge->folio, 1);
+	folio_unlock(edge->folio);
+	if (err)
+		edge_put(edge);
+	return err;
+}
+
+/* Locks the folio and reserves for the blocks that will be dirty. */
+static int edge_lock(struct mapping *mapping, struct edge *edge)
+{
+	struct folio *folio = edge->folio;
+	int err;
+
+	if (!folio)
+		return 0;
+	if (!lock_idle(mapping, folio)) { /* evicted meanwhile */
+		edge->folio = NULL;
 		return 0;
 	}
+	err = reserve_cut(mapping, folio, edge_lo(edge), edge_hi(edge), edge_lo(edge));
+	if (!err)
+		err = reserve_cut(mapping, folio, edge_lo(edge), edge_hi(edge), edge_hi(edge) - 1);
+	if (!err)
+		return 0;
 	forget_dirty(mapping, folio, folio->reserved & ~load_blocks(&folio->dirty));
 	folio_unlock(folio);
-	folio_put(folio);
+	edge_put(edge);
 	return err;
 }
 
@@ -266,12 +295,12 @@ static void zero_cut(struct folio *folio, size_t lo, size_t hi, size_t at)
 	folio_mark_dirty(folio, part, len);
 }
 
-/* Zeroes an edge. @folio: from edge_begin(); unlocked and put */
-static void edge_end(struct mapping *mapping, struct folio *folio, loff_t from, loff_t to)
+/* Zeroes the locked edge, unlocks and puts it. */
+static void edge_zero(struct mapping *mapping, struct edge *edge)
 {
-	size_t bs = 1UL << mapping->block_shift;
-	size_t lo = from & (PAGE_SIZE - 1), hi = lo + (to - from);
+	size_t bs = 1UL << mapping->block_shift, lo = edge_lo(edge), hi = edge_hi(edge);
 	size_t first = (lo + bs - 1) & ~(bs - 1), last = hi & ~(bs - 1);
+	struct folio *folio = edge->folio;
 
 	if (!folio)
 		return;
@@ -282,7 +311,7 @@ static void edge_end(struct mapping *mapping, struct folio *folio, loff_t from, 
 		folio_zero(folio, first, last - first);
 	}
 	folio_unlock(folio);
-	folio_put(folio);
+	edge_put(edge);
 }
 
 static loff_t page_up(loff_t pos)
@@ -292,53 +321,52 @@ static loff_t page_up(loff_t pos)
 
 int truncate_setsize(struct mapping *mapping, loff_t size)
 {
-	loff_t end = page_up(size);
-	struct folio *folio = NULL;
+	struct edge edge = { .from = size, .to = page_up(size) };
 	int err;
 
 	if (size >= mapping_size(mapping)) {
 		mapping_set_size(mapping, size);
 		return 0;
 	}
-	if (end > size) {
-		err = edge_begin(mapping, size, end, &folio);
-		if (err)
-			return err;
-	}
-	mapping_set_size(mapping, size);
-	edge_end(mapping, folio, size, end);
-	remove_range(mapping, end >> PAGE_SHIFT, LAST_INDEX);
-	return 0;
-}
-
-/* Zeroes [from, to), which lies in one folio; may be empty. */
-static int zero_edge(struct mapping *mapping, loff_t from, loff_t to)
-{
-	struct folio *folio;
-	int err;
-
-	if (from >= to)
-		return 0;
-	err = edge_begin(mapping, from, to, &folio);
+	err = edge_get(mapping, &edge);
 	if (!err)
-		edge_end(mapping, folio, from, to);
-	return err;
+		err = edge_lock(mapping, &edge);
+	if (err)
+		return err;
+	mapping_set_size(mapping, size);
+	edge_zero(mapping, &edge);
+	remove_range(mapping, edge.to >> PAGE_SHIFT, LAST_INDEX);
+	return 0;
 }
 
 int truncate_hole(struct mapping *mapping, loff_t start, loff_t end)
 {
 	loff_t first = page_up(start), last = end & ~((loff_t)PAGE_SIZE - 1);
+	struct edge edges[2] = { { start, first, NULL }, { last, end, NULL } };
 	int err;
 
 	if (start >= end)
 		return 0;
-	if (first > last)
-		return zero_edge(mapping, start, end);
-	err = zero_edge(mapping, start, first);
+	if (first > last) { /* within one folio */
+		edges[0].to = end;
+		edges[1].from = end;
+	}
+	err = edge_get(mapping, &edges[0]);
 	if (!err)
-		err = zero_edge(mapping, last, end);
-	if (!err && first < last)
-		remove_range(mapping, first >> PAGE_SHIFT, (last >> PAGE_SHIFT) - 1);
+		err = edge_get(mapping, &edges[1]);
+	if (!err)
+		err = edge_lock(mapping, &edges[0]);
+	if (!err) {
+		edge_zero(mapping, &edges[0]);
+		err = edge_lock(mapping, &edges[1]);
+	}
+	if (!err) {
+		edge_zero(mapping, &edges[1]);
+		if (first < last)
+			remove_range(mapping, first >> PAGE_SHIFT, (last >> PAGE_SHIFT) - 1);
+	}
+	edge_put(&edges[0]);
+	edge_put(&edges[1]);
 	return err;
 }
 
