@@ -94,6 +94,7 @@ struct ext4_inode {
 	pthread_rwlock_t lock;		/* the inode lock; prefers writers */
 	uint64_t refs;			/* atomic; 0 only under the icache lock */
 	struct ext4_inode *hash_next;	/* icache lock */
+	unsigned int pins;		/* of refs: flushers at work; icache lock */
 	struct ext4_map map;
 	uint32_t delayed;		/* blocks that dirty folios of the file reserve; space_lock */
 	uint32_t delayed_meta;		/* what is reserved for its map beside them; space_lock */

@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "ext4.h"
 #include "log.h"
 
@@ -322,22 +323,11 @@ static bool has_dirty_data(struct ext4_inode *inode)
 	       __atomic_load_n(&inode->vn.mapping.nrdirty, __ATOMIC_ACQUIRE);
 }
 
-/**
- * ext4_iput - give back references
- * @inode: inode
- * @nr: how many
- *
- * Context: no lock of this inode and not the volume lock. May sleep: the last reference of an unlinked
- * inode deletes it.
- */
-void ext4_iput(struct ext4_inode *inode, uint64_t nr)
+/* Gives back @nr references, perhaps the last. The icache lock is held, and released. */
+static void put_locked(struct ext4_volume *vol, struct ext4_inode *inode, uint64_t nr)
 {
-	struct ext4_volume *vol = ext4_vol(inode);
 	bool delete;
 
-	if (!nr || drop_not_last(inode, nr))
-		return;
-	pthread_mutex_lock(&vol->icache_lock);
 	if (__atomic_sub_fetch(&inode->refs, nr, __ATOMIC_ACQ_REL)) {
 		pthread_mutex_unlock(&vol->icache_lock);
 		return;
@@ -358,6 +348,24 @@ void ext4_iput(struct ext4_inode *inode, uint64_t nr)
 		inode_free(inode);
 }
 
+/**
+ * ext4_iput - give back references
+ * @inode: inode
+ * @nr: how many
+ *
+ * Context: no lock of this inode and not the volume lock. May sleep: the last reference of an unlinked
+ * inode deletes it.
+ */
+void ext4_iput(struct ext4_inode *inode, uint64_t nr)
+{
+	struct ext4_volume *vol = ext4_vol(inode);
+
+	if (!nr || drop_not_last(inode, nr))
+		return;
+	pthread_mutex_lock(&vol->icache_lock);
+	put_locked(vol, inode, nr);
+}
+
 bool ext4_mapping_pin(struct mapping *mapping)
 {
 	struct ext4_inode *inode = mapping->owner;
@@ -366,31 +374,66 @@ bool ext4_mapping_pin(struct mapping *mapping)
 
 	pthread_mutex_lock(&vol->icache_lock);
 	alive = !inode->dying;
-	if (alive)
+	if (alive) {
 		__atomic_add_fetch(&inode->refs, 1, __ATOMIC_ACQ_REL);
+		inode->pins++;
+	}
 	pthread_mutex_unlock(&vol->icache_lock);
 	return alive;
 }
 
 void ext4_mapping_unpin(struct mapping *mapping)
 {
-	ext4_iput(mapping->owner, 1);
+	struct ext4_inode *inode = mapping->owner;
+	struct ext4_volume *vol = ext4_vol(inode);
+
+	pthread_mutex_lock(&vol->icache_lock);
+	inode->pins--;
+	if (!inode->dying) {
+		put_locked(vol, inode, 1);
+		return;
+	}
+	/* The volume is being closed: icache_finish() waits for us and frees it. */
+	__atomic_sub_fetch(&inode->refs, 1, __ATOMIC_ACQ_REL);
+	pthread_mutex_unlock(&vol->icache_lock);
 }
 
-/* Any inode of the table, with all its references taken over; NULL when there is none. */
+/*
+ * Any inode of the table, with all its references taken over, once no flusher is at work on it; NULL
+ * when there is none but those that a flusher is deleting.
+ */
 static struct ext4_inode *take_any(struct ext4_volume *vol)
 {
 	struct ext4_inode *inode = NULL;
 
 	pthread_mutex_lock(&vol->icache_lock);
-	for (size_t i = 0; !inode && i < (size_t)1 << vol->icache_bits; i++)
+	for (size_t i = 0; !inode && i < (size_t)1 << vol->icache_bits; i++) {
 		inode = vol->icache[i];
+		while (inode && inode->dying)
+			inode = inode->hash_next;
+	}
 	if (inode)
 		inode->dying = true;
+	while (inode && inode->pins) {
+		pthread_mutex_unlock(&vol->icache_lock);
+		usleep(1000);
+		pthread_mutex_lock(&vol->icache_lock);
+	}
 	if (inode && inode->raw.i_links_count)
 		icache_remove(vol, inode);
 	pthread_mutex_unlock(&vol->icache_lock);
 	return inode;
+}
+
+/* Inodes in the table */
+static unsigned int icache_left(struct ext4_volume *vol)
+{
+	unsigned int count;
+
+	pthread_mutex_lock(&vol->icache_lock);
+	count = vol->icache_count;
+	pthread_mutex_unlock(&vol->icache_lock);
+	return count;
 }
 
 void icache_finish(struct ext4_volume *vol)
@@ -399,7 +442,12 @@ void icache_finish(struct ext4_volume *vol)
 
 	if (!vol->icache)
 		return;
-	while (vol->icache_count && (inode = take_any(vol))) {
+	while (icache_left(vol)) {
+		inode = take_any(vol);
+		if (!inode) {
+			usleep(1000);
+			continue;
+		}
 		if (has_dirty_data(inode) && inode->raw.i_links_count)
 			log_error("%s: inode %llu: data could not be written and is lost",
 				  vol->vol.image->name, (unsigned long long)inode->vn.ino);

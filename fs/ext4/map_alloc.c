@@ -238,9 +238,9 @@ static int pieces_of(const struct ext4_map *map, uint32_t lblk, uint64_t end,
 	*out = pieces = malloc((*nr ? *nr : 1) * sizeof(*pieces));
 	if (!pieces)
 		return -ENOMEM;
-	memcpy(pieces, &map->extents[first], *nr * sizeof(*pieces));
 	if (!*nr)
 		return 0;
+	memcpy(pieces, &map->extents[first], *nr * sizeof(*pieces));
 	if (pieces[0].lblk < lblk) {
 		uint32_t skip = lblk - pieces[0].lblk;
 
