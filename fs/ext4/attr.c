@@ -11,6 +11,7 @@
  * Locks: the volume lock to read; the inode lock exclusively and the volume lock to change.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 #include "ext4.h"
@@ -203,4 +204,67 @@ int ext4_setattr(struct vnode *node, const struct stat *st, unsigned int valid,
 		err = change(inode, st, valid, cred);
 	pthread_rwlock_unlock(&inode->lock);
 	return err;
+}
+
+/* Immutable files are not opened for writing, append-only ones only to append. */
+int ext4_check_open(struct vnode *node, int flags)
+{
+	struct ext4_inode *inode = EXT4_I(node);
+	uint32_t iflags;
+
+	if ((flags & O_ACCMODE) == O_RDONLY && !(flags & O_TRUNC))
+		return 0;
+	ext4_lock(ext4_vol(inode));
+	iflags = inode->raw.i_flags;
+	ext4_unlock(ext4_vol(inode));
+	if (iflags & EXT2_IMMUTABLE_FL)
+		return -EPERM;
+	if (iflags & EXT2_APPEND_FL && (!(flags & O_APPEND) || flags & O_TRUNC))
+		return -EPERM;
+	return 0;
+}
+
+static bool before(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec <= b->tv_nsec);
+}
+
+/* relatime: only the first access after a change counts, or one a day. */
+static bool atime_is_old(const struct ext4_inode *inode)
+{
+	struct timespec atime, mtime, ctime;
+
+	if (inode->raw.i_flags & EXT2_NOATIME_FL)
+		return false;
+	ext4_time_get(inode, VATTR_ATIME, &atime);
+	ext4_time_get(inode, VATTR_MTIME, &mtime);
+	ext4_time_get(inode, VATTR_CTIME, &ctime);
+	return before(&atime, &mtime) || before(&atime, &ctime) ||
+	       time(NULL) - atime.tv_sec >= 24 * 60 * 60;
+}
+
+/**
+ * ext4_accessed - move atime after a read
+ * @node: file or directory
+ *
+ * Context: takes the inode lock; does without when it is busy.
+ */
+void ext4_accessed(struct vnode *node)
+{
+	struct ext4_inode *inode = EXT4_I(node);
+	bool old;
+
+	if (ext4_is_rofs(ext4_vol(inode)) || pthread_rwlock_tryrdlock(&inode->lock))
+		return;
+	old = atime_is_old(inode);
+	pthread_rwlock_unlock(&inode->lock);
+	if (!old || pthread_rwlock_trywrlock(&inode->lock))
+		return;
+	if (!ext4_begin(ext4_vol(inode))) {
+		ext4_touch(inode, VATTR_ATIME);
+		/* Nobody waits for an answer; damage and failures have been noted. */
+		ext4_inode_write(inode);
+		ext4_end(ext4_vol(inode));
+	}
+	pthread_rwlock_unlock(&inode->lock);
 }

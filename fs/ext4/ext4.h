@@ -238,6 +238,8 @@ void ext4_time_set(struct ext4_inode *inode, unsigned int which, const struct ti
 int ext4_getattr(struct vnode *node, struct stat *st);
 int ext4_setattr(struct vnode *node, const struct stat *st, unsigned int valid,
 		 const struct cred *cred);
+int ext4_check_open(struct vnode *node, int flags);
+void ext4_accessed(struct vnode *node);
 static inline bool ext4_is_rofs(struct ext4_volume *vol)
 {
 	return __atomic_load_n(&vol->vol.readonly, __ATOMIC_ACQUIRE);
