@@ -75,6 +75,7 @@ struct list_lru;
  * @xa_sibs: and how many siblings it gets
  * @xa_offset: slot of @xa_node
  * @xa_pad: unused
+ * @xa_wanted: after -ENOMEM, how many nodes xas_nomem() shall allocate
  * @xa_node: the node, or one of the states above
  * @xa_alloc: nodes allocated ahead, linked through their parents
  * @xa_update: the update callback or NULL
@@ -87,6 +88,7 @@ struct xa_state {
 	unsigned char xa_sibs;
 	unsigned char xa_offset;
 	unsigned char xa_pad;
+	unsigned int xa_wanted;
 	struct xa_node *xa_node;
 	struct xa_node *xa_alloc;
 	xa_update_node_t xa_update;
@@ -335,7 +337,8 @@ static inline void *xas_next(struct xa_state *xas)
 {
 	struct xa_node *node = xas->xa_node;
 
-	if (xas_not_node(node) || node->shift || xas->xa_offset == XA_CHUNK_MASK)
+	if (xas_not_node(node) || node->shift || xas->xa_offset == XA_CHUNK_MASK ||
+	    xas->xa_offset != (xas->xa_index & XA_CHUNK_MASK))
 		return __xas_next(xas);
 	xas->xa_index++;
 	xas->xa_offset++;
@@ -347,7 +350,8 @@ static inline void *xas_prev(struct xa_state *xas)
 {
 	struct xa_node *node = xas->xa_node;
 
-	if (xas_not_node(node) || node->shift || !xas->xa_offset)
+	if (xas_not_node(node) || node->shift || !xas->xa_offset ||
+	    xas->xa_offset != (xas->xa_index & XA_CHUNK_MASK))
 		return __xas_prev(xas);
 	xas->xa_index--;
 	xas->xa_offset--;

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Memory for the nodes of trees that RCU readers walk.
+ *
+ * One pool for each kind of node. It keeps some free nodes, takes several from the system at once,
+ * and gives back what it does not need. A node that readers may still see is freed with
+ * node_free_rcu(): such nodes are gathered, and one grace period serves the whole gathering.
+ */
+#ifndef FOLIO_TREE_NODE_ALLOC_H
+#define FOLIO_TREE_NODE_ALLOC_H
+
+#include <stddef.h>
+
+#include "gfp.h"
+#include "rcu.h"
+#include "xa_lock.h"
+
+/**
+ * struct node_pool - nodes of one size; use NODE_POOL_INIT()
+ * @size: bytes of a node
+ * @link: offset of a pointer in the node that readers do not look at, to chain free nodes by
+ * @max_free: how many free nodes are kept
+ * @lock: protects all that follows; innermost
+ * @free: nodes ready for use
+ * @nr_free: how many
+ * @pending: freed nodes whose grace period has not begun
+ * @nr_pending: how many
+ * @waiting: freed nodes that wait for the grace period in flight
+ * @in_flight: a grace period is in flight
+ * @live: nodes handed out and not yet back in @free or with the system
+ * @fail_after: test mode: allocations that succeed before the first failure
+ * @fail_times: test mode: how many fail then
+ * @rcu: the grace period
+ */
+struct node_pool {
+	size_t size;
+	size_t link;
+	unsigned int max_free;
+
+	struct xa_spinlock lock;
+	void *free;
+	unsigned int nr_free;
+	void *pending;
+	unsigned int nr_pending;
+	void *waiting;
+	bool in_flight;
+	unsigned long live;
+	unsigned long fail_after;
+	unsigned long fail_times;
+	struct rcu_head rcu;
+};
+
+/* AddressSanitizer can only see the use of a freed node when nodes really are freed. */
+#if defined(__SANITIZE_ADDRESS__)
+#define NODE_POOL_MAX_FREE 0
+#else
+#define NODE_POOL_MAX_FREE 1024
+#endif
+
+#define NODE_POOL_INIT(type, member)                                                               \
+	{ .size = sizeof(type), .link = offsetof(type, member), .max_free = NODE_POOL_MAX_FREE }
+
+void *node_alloc(struct node_pool *pool, gfp_t gfp);
+void node_free(struct node_pool *pool, void *node);
+void node_free_rcu(struct node_pool *pool, void *node);
+void node_pool_drain(struct node_pool *pool);
+unsigned long node_pool_live(struct node_pool *pool);
+void node_pool_fail(struct node_pool *pool, unsigned long nth, unsigned long times);
+
+#endif /* FOLIO_TREE_NODE_ALLOC_H */

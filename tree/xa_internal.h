@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the XArray's own files share. Not installed.
+ *
+ * The level of a slot is the number of index bits below it: a slot of a node has the level of the
+ * node's shift, the head slot has the top node's shift + XA_CHUNK_SHIFT, or 0 without a node.
+ *
+ * Names: node and offset say a slot; shift is the node's; mark is a number; entry is what a slot holds.
+ */
+#ifndef FOLIO_TREE_XA_INTERNAL_H
+#define FOLIO_TREE_XA_INTERNAL_H
+
+#include "node_alloc.h"
+#include "xarray.h"
+
+extern struct node_pool xa_node_pool;
+
+#define xa_for_each_mark(mark) for (xa_mark_t mark = 0; mark < XA_MAX_MARKS; mark++)
+
+static inline bool xa_track_free(const struct xarray *xa)
+{
+	return __atomic_load_n(&xa->xa_flags, __ATOMIC_RELAXED) & XA_FLAGS_TRACK_FREE;
+}
+
+static inline unsigned int get_offset(unsigned long index, const struct xa_node *node)
+{
+	return (index >> node->shift) & XA_CHUNK_MASK;
+}
+
+/* The last index that a tree with this head spans. A top node's range may exceed an unsigned long. */
+static inline unsigned long max_index(const void *head)
+{
+	if (!xa_is_node(head))
+		return 0;
+	return (XA_CHUNK_SIZE << xa_to_node(head)->shift) - 1;
+}
+
+/* The index of a slot's first entry, in the node around @index. */
+static inline unsigned long slot_index(unsigned long index, const struct xa_node *node,
+				       unsigned int offset)
+{
+	return (index & ~((XA_CHUNK_MASK << node->shift) | ((1UL << node->shift) - 1))) +
+	       ((unsigned long)offset << node->shift);
+}
+
+static inline void *set_bounds(struct xa_state *xas)
+{
+	xas->xa_node = XAS_BOUNDS;
+	return NULL;
+}
+
+/*
+ * Marks change under xa_lock, so a load and a store will do, but readers look at the same word.
+ * They are hints to a reader: relaxed, and the entry is looked at after.
+ */
+static inline unsigned long node_marks(const struct xa_node *node, xa_mark_t mark)
+{
+	return __atomic_load_n(&node->marks[mark], __ATOMIC_RELAXED);
+}
+
+static inline void node_set_marks(struct xa_node *node, xa_mark_t mark, unsigned long word)
+{
+	__atomic_store_n(&node->marks[mark], word, __ATOMIC_RELAXED);
+}
+
+static inline bool node_get_mark(const struct xa_node *node, unsigned int offset, xa_mark_t mark)
+{
+	return node_marks(node, mark) >> offset & 1;
+}
+
+static inline unsigned long all_slots(void)
+{
+	return ~0UL >> (64 - XA_CHUNK_SIZE);
+}
+
+static inline void xa_mark_root(struct xarray *xa, xa_mark_t mark, bool on)
+{
+	gfp_t flags = __atomic_load_n(&xa->xa_flags, __ATOMIC_RELAXED);
+
+	flags = on ? flags | XA_FLAGS_MARK(mark) : flags & ~XA_FLAGS_MARK(mark);
+	__atomic_store_n(&xa->xa_flags, flags, __ATOMIC_RELAXED);
+}
+
+static inline void xas_update(const struct xa_state *xas, struct xa_node *node)
+{
+	if (xas->xa_update)
+		xas->xa_update(node);
+}
+
+void *xas_start(struct xa_state *xas);
+void *xas_descend(struct xa_state *xas, struct xa_node *node);
+
+void mark_set_up(struct xarray *xa, struct xa_node *node, unsigned int offset, xa_mark_t mark);
+void mark_clear_up(struct xarray *xa, struct xa_node *node, unsigned int offset, xa_mark_t mark);
+
+bool xas_reserve(struct xa_state *xas, unsigned int n, gfp_t gfp);
+struct xa_node *xas_make_node(struct xa_state *xas, unsigned int shift);
+void xa_free_tree(struct xa_state *xas, struct xa_node *top);
+
+#endif /* FOLIO_TREE_XA_INTERNAL_H */

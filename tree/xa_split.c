@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Splitting a multi-index entry of the XArray into smaller ones that hold the same pointer.
+ *
+ * Within the level of its slots only siblings change hands. One level down, each slot becomes a node
+ * full of the smaller entries; these nodes are allocated before the lock is taken. Further down than
+ * that it does not go in one step.
+ *
+ * The slots are converted from the last to the first. Until the first one goes, a reader at a later
+ * slot may still follow a sibling to it; if it finds a node there, it starts again.
+ */
+#include "xa_internal.h"
+
+#include <assert.h>
+
+/**
+ * xas_split_alloc() - Allocate what xas_split() will need.
+ * @entry: the entry
+ * @order: its present order; the cursor has the new one
+ *
+ * Context: No lock, if @gfp may sleep. On failure sets -ENOMEM, or -EINVAL when the new order is
+ * two levels or more below, and keeps nothing. What was allocated is used up by xas_split(), or freed
+ * by xas_destroy().
+ */
+void xas_split_alloc(struct xa_state *xas, void *entry, unsigned int order, gfp_t gfp)
+{
+	unsigned int n = 1U << (order % XA_CHUNK_SHIFT);
+
+	if (xas_error(xas))
+		return;
+	if (xas->xa_shift + 2 * XA_CHUNK_SHIFT <= order) {
+		xas_set_err(xas, -EINVAL);
+		return;
+	}
+	if (xas->xa_shift + XA_CHUNK_SHIFT > order)
+		return;
+	if (!xas_reserve(xas, n, gfp))
+		xas_destroy(xas);
+}
+
+/* Fills the slots from @first to @last with entries of the cursor's size, and marks these. */
+static void fill(struct xa_state *xas, struct xa_node *node, unsigned int first, unsigned int last,
+		 void *entry, unsigned int marks)
+{
+	unsigned int offset = last + 1;
+
+	while (offset-- > first) {
+		unsigned int owner = offset & ~(unsigned int)xas->xa_sibs;
+
+		rcu_assign_pointer(node->slots[offset],
+				   owner == offset ? entry : xa_mk_sibling(owner));
+		xa_for_each_mark(mark) {
+			unsigned long word = node_marks(node, mark) & ~(1UL << offset);
+
+			if (owner == offset && marks >> mark & 1)
+				word |= 1UL << offset;
+			node_set_marks(node, mark, word);
+		}
+	}
+}
+
+/* Makes a slot a node that is full of smaller entries. */
+static void split_slot(struct xa_state *xas, struct xa_node *node, unsigned int offset, void *entry,
+		       unsigned int marks)
+{
+	struct xa_node *child = xas_make_node(xas, node->shift - XA_CHUNK_SHIFT);
+
+	child->parent = node;
+	child->offset = offset;
+	child->count = XA_CHUNK_SIZE;
+	child->nr_values = xa_is_value(entry) ? XA_CHUNK_SIZE : 0;
+	fill(xas, child, 0, XA_CHUNK_MASK, entry, marks);
+	rcu_assign_pointer(node->slots[offset], xa_mk_node(child));
+	xa_for_each_mark(mark) {
+		unsigned long word = node_marks(node, mark) & ~(1UL << offset);
+
+		node_set_marks(node, mark, word | (unsigned long)(marks >> mark & 1) << offset);
+	}
+	xas_update(xas, child);
+}
+
+/**
+ * xas_split() - Split the entry at the cursor into entries of the cursor's order.
+ * @entry: what to store in each of them
+ * @order: the present order, looked up under this lock or known to be stable
+ *
+ * Each has the marks of the old entry. The cursor starts from the head afterwards.
+ *
+ * Context: xa_lock, after xas_split_alloc() for the same orders. Does nothing if there is no entry.
+ */
+void xas_split(struct xa_state *xas, void *entry, unsigned int order)
+{
+	unsigned int sibs = (1U << (order % XA_CHUNK_SHIFT)) - 1;
+	struct xa_node *node;
+	unsigned int first, marks = 0;
+	int values = 0;
+	void *old;
+
+	assert(xa_spin_is_locked(&xas->xa->xa_lock));
+	old = xas_load(xas);
+	if (!old || !xas_is_node(xas))
+		return;
+	node = xas->xa_node;
+	first = xas->xa_offset;
+	assert(node->shift == order - order % XA_CHUNK_SHIFT);
+	xa_for_each_mark(mark) marks |= (unsigned int)node_get_mark(node, first, mark) << mark;
+
+	if (xas->xa_shift == node->shift) {
+		fill(xas, node, first, first + sibs, entry, marks);
+		values = xa_is_value(entry) * (int)(sibs + 1);
+	} else {
+		for (unsigned int offset = first + sibs + 1; offset-- > first;)
+			split_slot(xas, node, offset, entry, marks);
+	}
+	values -= xa_is_value(old) * (int)(sibs + 1);
+	if (values) {
+		node->nr_values += values;
+		xas_update(xas, node);
+	}
+	xas_reset(xas);
+}
