@@ -61,8 +61,7 @@ struct dir_index {
 	uint32_t *hints; /* by need / 4: no block before has such a gap */
 	bool htree;
 
-	/* Of all indexes, least recently loaded or grown first: under the lru lock of dir_index.c.
-	 */
+	/* List of all indexes, least recently loaded or grown first; dir_index.c's lru lock. */
 	struct dir_index *lru_next, *lru_prev;
 	struct ext4_inode *owner;
 };

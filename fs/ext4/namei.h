@@ -16,8 +16,7 @@ void inode_set_lock(struct inode_set *set);
 void inode_set_unlock(struct inode_set *set);
 
 int check_name(const char *name);
-/* Inode flags: may names be added to a directory, or taken out of it; may an inode gain or lose
- * one? */
+/* Inode flags: may names be added to a directory, or taken out of it; may an inode lose one? */
 int may_add(const struct ext4_inode *dir);
 int may_take(const struct ext4_inode *dir);
 int may_rename(const struct ext4_inode *inode);
