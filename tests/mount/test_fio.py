@@ -16,7 +16,7 @@ class Fio(MountTest):
 		run('fio', '--name=verify', '--directory=' + m.path, '--ioengine=' + engine, '--rw=' + rw,
 		    '--bs=' + block, '--size=%dM' % (TOTAL // JOBS),
 		    '--numjobs=%d' % JOBS, '--iodepth=8', '--thread', '--group_reporting',
-		    '--fallocate=none', '--verify=crc32c', '--verify_fatal=1', '--randrepeat=1',
+		    '--fallocate=none', '--verify=crc32c', '--verify_fatal=1', '--verify_state_save=0', '--randrepeat=1',
 		    '--randseed=7', '--output-format=terse', *more)
 
 	def at_once(self, engine, rw, *options):
