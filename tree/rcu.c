@@ -8,17 +8,22 @@
  */
 #include "rcu.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 #ifdef FOLIO_TSAN
 char rcu_grace_period_tag;
 #endif
 
+/* liburcu knows as well, but keeps it to itself where its read side is not inlined. */
+static __thread bool is_registered;
+
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
 
 static void thread_ends(void *registered)
 {
+	is_registered = false;
 	urcu_memb_unregister_thread();
 }
 
@@ -31,9 +36,10 @@ static void make_key(void)
 
 void rcu_register_thread(void)
 {
-	if (URCU_TLS(urcu_memb_reader).registered)
+	if (is_registered)
 		return;
 	pthread_once(&key_once, make_key);
+	is_registered = true;
 	urcu_memb_register_thread();
 	/* Any value that is not NULL makes the destructor run. */
 	if (pthread_setspecific(thread_key, &thread_key))
@@ -42,8 +48,9 @@ void rcu_register_thread(void)
 
 void rcu_unregister_thread(void)
 {
-	if (!URCU_TLS(urcu_memb_reader).registered)
+	if (!is_registered)
 		return;
+	is_registered = false;
 	pthread_setspecific(thread_key, NULL);
 	urcu_memb_unregister_thread();
 }
