@@ -15,6 +15,11 @@
 		}                                                                                  \
 	} while (0)
 
+static unsigned int folio_refs(const struct folio *folio)
+{
+	return __atomic_load_n(&folio->refcount, __ATOMIC_ACQUIRE);
+}
+
 static void check_buddy(struct cache *cache)
 {
 	unsigned long nr_free = 0;
@@ -23,9 +28,9 @@ static void check_buddy(struct cache *cache)
 
 	for (order = 0; order <= MAX_FOLIO_ORDER; order++) {
 		list_for_each_entry(folio, &cache->free[order], lru) {
-			check(folio->flags == FOLIO_BUDDY);
+			check(folio_flags(folio) == FOLIO_BUDDY);
 			check(folio->order == order);
-			check(!folio->refcount && !folio->mapping);
+			check(!folio_refs(folio) && !folio->mapping);
 			check(!((folio - cache->frames) & ((1UL << order) - 1)));
 			nr_free += 1UL << order;
 		}
@@ -46,9 +51,9 @@ static void check_lru(struct cache *cache, enum mapping_level level)
 		unsigned long nr = 0;
 
 		list_for_each_entry(folio, &lru->list[list], lru) {
-			check(folio->refcount && folio->level == level);
-			check(folio->flags & FOLIO_LRU);
-			check(!(folio->flags & FOLIO_ACTIVE) == (list == LRU_INACTIVE));
+			check(folio_refs(folio) && folio->level == level);
+			check(folio_flags(folio) & FOLIO_LRU);
+			check(!(folio_flags(folio) & FOLIO_ACTIVE) == (list == LRU_INACTIVE));
 			nr++;
 		}
 		check(nr == lru->nr[list]);
@@ -70,11 +75,11 @@ void cache_check(struct cache *cache)
 static void check_folio(struct mapping *mapping, struct xa_state *xas, struct folio *folio)
 {
 	check(folio->mapping == mapping && folio->index == xas->xa_index);
-	check(folio->refcount >= 1 && folio->level == mapping->level);
+	check(folio_refs(folio) && folio->level == mapping->level);
 	check(folio->block_shift == mapping->block_shift);
 	check(!(folio->dirty & ~folio->valid));
 	check(!(folio->reserved & ~(folio->dirty | folio->writing)));
-	check(!folio->writing == !(folio->flags & FOLIO_WRITEBACK));
+	check(!folio->writing == !(folio_flags(folio) & FOLIO_WRITEBACK));
 	check(!folio->dirty == !xas_get_mark(xas, PAGECACHE_TAG_DIRTY));
 	check(!folio->writing == !xas_get_mark(xas, PAGECACHE_TAG_WRITEBACK));
 	check(folio->dirty || !xas_get_mark(xas, PAGECACHE_TAG_TOWRITE));

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* See backing.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "backing.h"
+
+#define must(condition)                                                                            \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);            \
+			abort();                                                                   \
+		}                                                                                  \
+	} while (0)
+
+uint64_t rnd(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+static void count(unsigned int *counter, unsigned int n)
+{
+	__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+}
+
+/* Is this call to fail? */
+static bool fault(int *in, int *left)
+{
+	if (__atomic_load_n(left, __ATOMIC_RELAXED) <= 0)
+		return false;
+	if (__atomic_load_n(in, __ATOMIC_RELAXED) > 0) {
+		__atomic_fetch_sub(in, 1, __ATOMIC_RELAXED);
+		return false;
+	}
+	__atomic_fetch_sub(left, 1, __ATOMIC_RELAXED);
+	return true;
+}
+
+static struct backing *backing_of(struct mapping *mapping)
+{
+	return mapping->owner;
+}
+
+/* What a file system does to its metadata on the way. */
+static void touch_volume(struct backing *b, pgoff_t index, bool change)
+{
+	struct test_volume *volume = b->volume;
+	unsigned char buf[512];
+	loff_t pos;
+
+	if (!volume)
+		return;
+	pos = (index * 7919 * sizeof(buf)) % (volume->device->room - sizeof(buf));
+	pthread_mutex_lock(&volume->lock);
+	must(filemap_read(&volume->device->mapping, pos, buf, sizeof(buf)) == sizeof(buf));
+	if (change)
+		must(filemap_write(&volume->device->mapping, pos, buf, sizeof(buf)) == sizeof(buf));
+	pthread_mutex_unlock(&volume->lock);
+}
+
+static void read_block(struct backing *b, struct folio *folio, unsigned int block)
+{
+	size_t bs = 1UL << folio->block_shift, at = block * bs, n = bs;
+	loff_t pos = folio_pos(folio) + at, size = mapping_size(&b->mapping);
+
+	if (pos >= size) {
+		folio_zero(folio, at, bs);
+		return;
+	}
+	if (pos + (loff_t)n > size)
+		n = size - pos;
+	folio_copy_from(folio, at, b->data + pos, n);
+	folio_zero(folio, at + n, bs - n);
+}
+
+static int read_folio(struct backing *b, struct folio *folio)
+{
+	unsigned int block, nr = PAGE_SIZE >> folio->block_shift;
+	loff_t bad = b->bad_read - folio_pos(folio);
+
+	must(folio_flags(folio) & FOLIO_LOCKED);
+	must(folio->mapping == &b->mapping);
+	if (b->bad_read != NEVER && bad >= 0 && bad < (loff_t)PAGE_SIZE)
+		return -EIO;
+	for (block = 0; block < nr; block++)
+		if (!(folio->valid & (1U << block)))
+			read_block(b, folio, block);
+	folio_mark_uptodate(folio);
+	return 0;
+}
+
+static int read_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
+{
+	struct backing *b = backing_of(mapping);
+	int err, first = 0;
+	unsigned int i;
+
+	count(&b->read_calls, 1);
+	count(&b->read_folios, nr);
+	if (fault(&b->fail_reads_in, &b->fail_reads))
+		return -EIO;
+	touch_volume(b, folios[0]->index, false);
+	for (i = 0; i < nr; i++) {
+		must(folios[i]->index == folios[0]->index + i);
+		err = read_folio(b, folios[i]);
+		if (err && !first)
+			first = err;
+	}
+	return first;
+}
+
+static void settle(struct backing *b, struct folio *folio)
+{
+	unsigned int block, nr = PAGE_SIZE >> folio->block_shift;
+	loff_t first = folio_pos(folio) >> folio->block_shift;
+
+	must(folio_flags(folio) & FOLIO_LOCKED);
+	must(folio_test_writeback(folio) && folio->writing);
+	for (block = 0; block < nr; block++) {
+		if (!(folio->writing & (1U << block)))
+			continue;
+		must(b->placed[first + block] || (folio->reserved & (1U << block)));
+		b->placed[first + block] = true;
+		folio->reserved &= ~(1U << block);
+		count(&b->write_blocks, 1);
+	}
+	folio_unlock(folio);
+}
+
+static void write_folio(struct backing *b, struct folio *folio)
+{
+	size_t bs = 1UL << folio->block_shift;
+	unsigned int block, nr = PAGE_SIZE / bs;
+
+	for (block = 0; block < nr; block++)
+		if (load_blocks(&folio->writing) & (1U << block))
+			folio_copy_to(b->data + folio_pos(folio) + block * bs, folio, block * bs, bs);
+}
+
+static int write_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
+{
+	struct backing *b = backing_of(mapping);
+	unsigned int i;
+
+	count(&b->write_calls, 1);
+	count(&b->write_folios, nr);
+	if (nr > b->max_run)
+		__atomic_store_n(&b->max_run, nr, __ATOMIC_RELAXED);
+	touch_volume(b, folios[0]->index, true);
+	for (i = 0; i < nr; i++) {
+		must(folios[i]->index == folios[0]->index + i);
+		must(folio_pos(folios[i]) + PAGE_SIZE <= b->room);
+		settle(b, folios[i]);
+	}
+	if (b->delay_us)
+		usleep(b->delay_us);
+	if (fault(&b->fail_writes_in, &b->fail_writes))
+		return -EIO;
+	for (i = 0; i < nr; i++)
+		write_folio(b, folios[i]);
+	return 0;
+}
+
+static int reserve(struct mapping *mapping, struct folio *folio, size_t offset, size_t len)
+{
+	struct backing *b = backing_of(mapping);
+	unsigned int block, wanted = 0, mask = folio_blocks(folio, offset, len);
+	loff_t first = folio_pos(folio) >> folio->block_shift;
+
+	must(folio_flags(folio) & FOLIO_LOCKED);
+	for (block = 0; block < PAGE_SIZE >> folio->block_shift; block++)
+		if ((mask & ~folio->reserved & (1U << block)) && !b->placed[first + block])
+			wanted |= 1U << block;
+	if (__atomic_sub_fetch(&b->space, __builtin_popcount(wanted), __ATOMIC_RELAXED) < 0) {
+		__atomic_fetch_add(&b->space, __builtin_popcount(wanted), __ATOMIC_RELAXED);
+		return -ENOSPC;
+	}
+	folio->reserved |= wanted;
+	return 0;
+}
+
+static void unreserve(struct mapping *mapping, struct folio *folio, unsigned int mask)
+{
+	struct backing *b = backing_of(mapping);
+
+	must(folio_flags(folio) & FOLIO_LOCKED);
+	__atomic_fetch_add(&b->space, __builtin_popcount(folio->reserved & mask), __ATOMIC_RELAXED);
+	folio->reserved &= ~mask;
+}
+
+const struct mapping_ops backing_ops = {
+	.read_folios = read_folios,
+	.write_folios = write_folios,
+	.reserve = reserve,
+	.unreserve = unreserve,
+};
+
+struct cache *test_cache(size_t bytes, unsigned int expire_ms)
+{
+	struct cache_config config = { .bytes = bytes, .dirty_expire_ms = expire_ms };
+	struct cache *cache;
+
+	rcu_register_thread();
+	must(!cache_create(&cache, &config));
+	return cache;
+}
+
+void backing_init(struct backing *b, struct cache *cache, enum mapping_level level,
+		  unsigned int block_shift, size_t room, size_t size, unsigned int seed)
+{
+	uint64_t state = seed * 2654435761ULL + 1;
+	size_t i;
+
+	memset(b, 0, sizeof(*b));
+	room = (room + PAGE_SIZE - 1) & ~(PAGE_SIZE - 1);
+	b->room = room;
+	b->data = calloc(1, room);
+	b->placed = calloc(room >> block_shift, sizeof(bool));
+	must(b->data && b->placed);
+	for (i = 0; seed && i < size; i++) {
+		b->data[i] = rnd(&state);
+		b->placed[i >> block_shift] = true;
+	}
+	b->space = LONG_MAX / 2;
+	b->bad_read = NEVER;
+	pthread_mutex_init(&b->inode_lock, NULL);
+	must(!mapping_init(&b->mapping, cache, level, block_shift, &backing_ops, b));
+	mapping_set_size(&b->mapping, size);
+}
+
+void backing_finish(struct backing *b)
+{
+	truncate_all(&b->mapping);
+	mapping_check(&b->mapping);
+	must(!b->mapping.nrpages);
+	mapping_finish(&b->mapping);
+	cache_check(b->mapping.cache);
+	pthread_mutex_destroy(&b->inode_lock);
+	free(b->data);
+	free(b->placed);
+}
+
+/* The blocks wholly in [start, end) have no place any more. */
+static void take_places(struct backing *b, loff_t start, loff_t end)
+{
+	loff_t bs = 1 << b->mapping.block_shift, pos;
+
+	for (pos = (start + bs - 1) & ~(bs - 1); pos + bs <= end; pos += bs) {
+		if (b->placed[pos / bs])
+			__atomic_fetch_add(&b->space, 1, __ATOMIC_RELAXED);
+		b->placed[pos / bs] = false;
+		memset(b->data + pos, 0, bs);
+	}
+}
+
+int backing_setsize(struct backing *b, loff_t size)
+{
+	loff_t old = mapping_size(&b->mapping);
+	int err;
+
+	filemap_invalidate_lock(&b->mapping);
+	err = truncate_setsize(&b->mapping, size);
+	if (!err && size < old)
+		take_places(b, size, b->room);
+	filemap_invalidate_unlock(&b->mapping);
+	return err;
+}
+
+int backing_punch(struct backing *b, loff_t start, loff_t end)
+{
+	int err;
+
+	filemap_invalidate_lock(&b->mapping);
+	err = truncate_hole(&b->mapping, start, end);
+	if (!err)
+		take_places(b, start, end);
+	filemap_invalidate_unlock(&b->mapping);
+	return err;
+}
+
+long backing_reserved(struct backing *b)
+{
+	struct folio *folio;
+	unsigned long index;
+	long n = 0;
+
+	xa_for_each(&b->mapping.i_pages, index, folio)
+		n += __builtin_popcount(folio->reserved);
+	return n;
+}
