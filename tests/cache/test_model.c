@@ -11,6 +11,7 @@
 #define FILES 4
 #define ROOM (512 << 10)
 #define STEPS 6000
+#define FAULT_STEPS 1200 /* each failed write is followed by a pause */
 
 struct model {
 	unsigned char *bytes;
@@ -198,7 +199,7 @@ ParameterizedTest(unsigned int *shift, model, random_faults)
 	int i;
 
 	setup(&w, *shift, true);
-	for (i = 0; i < STEPS; i++)
+	for (i = 0; i < FAULT_STEPS; i++)
 		step(&w);
 	finish(&w);
 }
