@@ -25,7 +25,7 @@
 
 #define BACKOFF_MIN 100		/* ms */
 #define BACKOFF_MAX 10000
-#define GIVE_UP 8		/* failed passes */
+#define GIVE_UP 6		/* failed passes */
 #define THROTTLE_NS (100 * MSEC)
 #define RETRY_NS (10 * MSEC)
 
