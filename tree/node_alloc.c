@@ -5,9 +5,9 @@
  * A pool has three chains: free nodes, nodes freed but maybe still seen by readers (pending), and
  * those among them that wait for the grace period in flight. At most one grace period is in flight
  * for a pool. It starts when BATCH nodes are pending; when it has passed, its nodes become free and
- * the next may start. So call_rcu(), with its wake-up of another thread, costs once for a batch, and
- * the pool itself holds the only rcu_head that is needed. Fewer than BATCH nodes may stay pending for
- * as long as nothing else is freed; node_pool_drain() gets those too.
+ * the next may start. So call_rcu(), with its wake-up of another thread, costs once for a batch,
+ * and the pool itself holds the only rcu_head that is needed. Fewer than BATCH nodes may stay
+ * pending for as long as nothing else is freed; node_pool_drain() gets those too.
  *
  * Nobody goes to the system for memory under the lock, and GFP_NOWAIT not at all.
  */
@@ -158,7 +158,8 @@ static bool begin_grace_period(struct node_pool *pool)
 
 static void grace_period_over(struct rcu_head *head)
 {
-	struct node_pool *pool = (struct node_pool *)((char *)head - offsetof(struct node_pool, rcu));
+	struct node_pool *pool =
+		(struct node_pool *)((char *)head - offsetof(struct node_pool, rcu));
 	void *excess = NULL;
 	bool again = false;
 	void *node;
@@ -204,7 +205,8 @@ void node_free_rcu(struct node_pool *pool, void *node)
 }
 
 /**
- * node_pool_drain() - Wait until each node freed so far is free, and return free ones to the system.
+ * node_pool_drain() - Wait until each node freed so far is free, and return free ones to the
+ * system.
  *
  * Context: May sleep. Not inside a read-side section.
  */

@@ -4,7 +4,8 @@
  *
  * liburcu wants each thread registered once and unregistered before it ends. Here registration may
  * be repeated, and a thread-specific key's destructor undoes it at the thread's end, so nobody has
- * to remember. The initial thread never gets there when main() returns, which is fine: the process ends.
+ * to remember. The initial thread never gets there when main() returns, which is fine: the process
+ * ends.
  */
 #include "rcu.h"
 

@@ -4,15 +4,15 @@
  *
  * What holds of every node while nobody is inside a change
  *
- *	shift	a multiple of XA_CHUNK_SHIFT, one level below its parent's; a slot with a child > 0
+ *	shift	one level below its parent's; 0 for a node without nodes below
  *	offset	the slot of the parent that points here; 0 at the top
  *	count	the slots that are not NULL, and never 0
  *	values	the slots that hold a value or a sibling of one
- *	slots	no retry entry; no node at the bottom; siblings in a run behind their entry, which is no node,
- *		that is aligned and a power of two long
- *	marks	none on siblings and empty slots; a slot with a child has a mark iff some slot below has it
- *	free	(allocating arrays) the mark is on exactly those slots under which something is free
- *	top	has something besides slot 0, or slot 0 is an entry that spans more than index 0
+ *	slots	no retry entry; no node at the bottom; siblings follow their entry, which is no
+ *		node, in a run that is aligned and a power of two long
+ *	marks	none on siblings and empty slots; on a node iff some slot in it has the mark
+ *	free	(allocating arrays) on exactly those slots under which something is free
+ *	top	has something besides slot 0, or there an entry that spans more than index 0
  */
 #include "xa_internal.h"
 

@@ -5,7 +5,7 @@
  * The level of a slot is the number of index bits below it: a slot of a node has the level of the
  * node's shift, the head slot has the top node's shift + XA_CHUNK_SHIFT, or 0 without a node.
  *
- * Names: node and offset say a slot; shift is the node's; mark is a number; entry is what a slot holds.
+ * Names: node and offset say a slot, entry is what is in it; shift is the node's.
  */
 #ifndef FOLIO_TREE_XA_INTERNAL_H
 #define FOLIO_TREE_XA_INTERNAL_H
@@ -27,7 +27,7 @@ static inline unsigned int get_offset(unsigned long index, const struct xa_node 
 	return (index >> node->shift) & XA_CHUNK_MASK;
 }
 
-/* The last index that a tree with this head spans. A top node's range may exceed an unsigned long. */
+/* The last index that a tree with this head spans. At most ULONG_MAX, also by overflow. */
 static inline unsigned long max_index(const void *head)
 {
 	if (!xa_is_node(head))

@@ -2,9 +2,9 @@
 /*
  * Splitting a multi-index entry of the XArray into smaller ones that hold the same pointer.
  *
- * Within the level of its slots only siblings change hands. One level down, each slot becomes a node
- * full of the smaller entries; these nodes are allocated before the lock is taken. Further down than
- * that it does not go in one step.
+ * Within the level of its slots only siblings change hands. One level down, each slot becomes a
+ * node full of the smaller entries; these nodes are allocated before the lock is taken. Further
+ * down than that it does not go in one step.
  *
  * The slots are converted from the last to the first. Until the first one goes, a reader at a later
  * slot may still follow a sibling to it; if it finds a node there, it starts again.
@@ -19,8 +19,8 @@
  * @order: its present order; the cursor has the new one
  *
  * Context: No lock, if @gfp may sleep. On failure sets -ENOMEM, or -EINVAL when the new order is
- * two levels or more below, and keeps nothing. What was allocated is used up by xas_split(), or freed
- * by xas_destroy().
+ * two levels or more below, and keeps nothing. What was allocated is used up by xas_split(), or
+ * freed by xas_destroy().
  */
 void xas_split_alloc(struct xa_state *xas, void *entry, unsigned int order, gfp_t gfp)
 {
@@ -103,7 +103,8 @@ void xas_split(struct xa_state *xas, void *entry, unsigned int order)
 	node = xas->xa_node;
 	first = xas->xa_offset;
 	assert(node->shift == order - order % XA_CHUNK_SHIFT);
-	xa_for_each_mark(mark) marks |= (unsigned int)node_get_mark(node, first, mark) << mark;
+	xa_for_each_mark(mark)
+		marks |= (unsigned int)node_get_mark(node, first, mark) << mark;
 
 	if (xas->xa_shift == node->shift) {
 		fill(xas, node, first, first + sibs, entry, marks);

@@ -91,7 +91,7 @@ static void move_to(struct xa_state *xas, unsigned int offset)
 }
 
 /**
- * xas_find() - The first entry at or after the cursor, at most at @max; then the next one, and so on.
+ * xas_find() - The first entry at or after the cursor, at most at @max; then the next, and so on.
  *
  * After xas_set() or xas_reset() the entry at the index itself counts; it may begin before that.
  *

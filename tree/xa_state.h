@@ -3,8 +3,8 @@
  * The advanced API of the XArray: a cursor, struct xa_state, that remembers its place in the tree.
  *
  * Include xarray.h, not this file. A cursor lives on one thread's stack. It is used under
- * rcu_read_lock() to look, under xa_lock to look and to change; when the lock is dropped in between,
- * xas_pause() or xas_reset() first, or its node may be gone. Under RCU a look may return
+ * rcu_read_lock() to look, under xa_lock to look and to change; before the lock is dropped in
+ * between, call xas_pause() or xas_reset(), or its node may be gone. Under RCU a look may return
  * XA_RETRY_ENTRY (pass what you get to xas_retry()), and in either case XA_ZERO_ENTRY.
  *
  * Its error is sticky: after a failure each call does nothing and returns NULL until
@@ -61,7 +61,8 @@ struct xa_node {
 
 /*
  * Called under xa_lock with each node whose count or nr_values has changed, and with count 0 just
- * before a node is freed: it must then be on no list any more. The callback must not change the tree.
+ * before a node is freed: it must then be on no list any more. It may not change
+ * the tree.
  */
 typedef void (*xa_update_node_t)(struct xa_node *node);
 
@@ -239,7 +240,7 @@ static inline void xas_set(struct xa_state *xas, unsigned long index)
 	xas->xa_node = XAS_RESTART;
 }
 
-/** xas_advance() - Move to @index, which lies in the present node; a step to the next is due then. */
+/** xas_advance() - Move to @index, which lies in the present node, to step on from there. */
 static inline void xas_advance(struct xa_state *xas, unsigned long index)
 {
 	unsigned int shift = xas_is_node(xas) ? xas->xa_node->shift : 0;
@@ -257,7 +258,7 @@ static inline void xas_set_order(struct xa_state *xas, unsigned long index, unsi
 	xas->xa_node = XAS_RESTART;
 }
 
-/** xas_set_update() - Have @update called with each node that changes; before anything allocates. */
+/** xas_set_update() - Have @update called with each node that changes. */
 static inline void xas_set_update(struct xa_state *xas, xa_update_node_t update)
 {
 	xas->xa_update = update;
@@ -383,7 +384,7 @@ static inline void *xas_next_entry(struct xa_state *xas, unsigned long max)
 }
 
 /**
- * xas_next_marked() - The next entry with @mark, at most at @max; the step of xas_for_each_marked().
+ * xas_next_marked() - The next entry with @mark up to @max; the step of xas_for_each_marked().
  *
  * Context: RCU or xa_lock.
  */

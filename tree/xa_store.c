@@ -3,10 +3,10 @@
  * The XArray's cursor: what changes the tree. All of it under xa_lock, but for xas_nomem() and
  * xas_destroy().
  *
- * A store goes down to its slot, making the nodes on the way that are missing. How many that will be
- * is known before the first is linked, from the level where the way ends, so they are all taken at
- * once or none is: a store that fails leaves the tree as it was. The number is remembered in xa_wanted,
- * and xas_nomem() allocates so many.
+ * A store goes down to its slot, making the nodes on the way that are missing. How many that will
+ * be is known before the first is linked, from the level where the way ends, so they are all taken
+ * at once or none is: a store that fails leaves the tree as it was. The number is remembered in
+ * xa_wanted, and xas_nomem() allocates so many.
  *
  * The tree grows at the top: a new node with the old head in slot 0. It shrinks there as well, as
  * long as the top node has nothing but slot 0, and a node that becomes empty is taken out.
@@ -216,7 +216,7 @@ struct xa_node *xas_make_node(struct xa_state *xas, unsigned int shift)
 /* The node is unlinked: sends its readers away and frees it. */
 static void free_node(struct xa_state *xas, struct xa_node *node)
 {
-	/* Release, though only a reader that started before can see it: it must see the unlink too. */
+	/* Release: who meets a retry entry and starts again must not find the node again. */
 	for (unsigned int i = 0; i < XA_CHUNK_SIZE; i++)
 		rcu_assign_pointer(node->slots[i], XA_RETRY_ENTRY);
 	node->count = 0;
@@ -420,7 +420,8 @@ static void *create_slot(struct xa_state *xas, bool allow_root)
 	while (level > xas->xa_shift) {
 		struct xa_node *node;
 
-		if (!entry && !xas_reserve(xas, (level - xas->xa_shift) / XA_CHUNK_SHIFT, GFP_NOWAIT))
+		if (!entry &&
+		    !xas_reserve(xas, (level - xas->xa_shift) / XA_CHUNK_SHIFT, GFP_NOWAIT))
 			return NULL;
 		if (entry && !xa_is_node(entry))
 			break;
@@ -445,8 +446,8 @@ static void store_head(struct xa_state *xas, void *old, void *entry)
 }
 
 /*
- * Puts an entry and its siblings into the cursor's node. What it replaces goes whole: siblings behind
- * the range that belong to the last entry in it follow the new one, or become NULL with it.
+ * Puts an entry and its siblings into the cursor's node. What it replaces goes whole: siblings
+ * behind the range that belong to the last entry in it follow the new one, or become NULL with it.
  */
 static void store_slots(struct xa_state *xas, void *entry, unsigned int sibs)
 {

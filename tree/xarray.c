@@ -227,8 +227,8 @@ static void *result(const struct xa_state *xas, void *entry)
  * An entry of a larger order is replaced at all its indices. Marks stay.
  *
  * Context: xa_lock held; dropped and taken again if @gfp may sleep and nodes are needed.
- * Return: The old entry, or an error: xa_err() of it is -ENOMEM, or -EINVAL for an entry that cannot
- * be stored.
+ * Return: The old entry, or an error: xa_err() of it is -ENOMEM, or -EINVAL for an entry that
+ * cannot be stored.
  */
 void *__xa_store(struct xarray *xa, unsigned long index, void *entry, gfp_t gfp)
 {
@@ -394,7 +394,7 @@ void *xa_store_range(struct xarray *xa, unsigned long first, unsigned long last,
 	return NULL;
 }
 
-/* Moves @index to the first free one at or after it in the tree below @node; if none, behind that. */
+/* Moves @index on to the first free one below @node, or behind the node if there is none. */
 static bool free_below(const struct xarray *xa, const struct xa_node *node, unsigned long *index)
 {
 	for (;;) {
@@ -439,8 +439,8 @@ static bool find_free(struct xa_state *xas, unsigned long min, unsigned long max
  * @entry: NULL reserves
  *
  * Context: xa_lock held; dropped and taken again if @gfp may sleep and nodes are needed.
- * Return: 0; -EBUSY when no index is free, -ENOMEM, or -EINVAL for an entry that cannot be stored or
- * an array without XA_FLAGS_ALLOC.
+ * Return: 0; -EBUSY when no index is free, -ENOMEM, or -EINVAL for an entry that cannot be stored
+ * or an array without XA_FLAGS_ALLOC.
  */
 int __xa_alloc(struct xarray *xa, uint32_t *id, void *entry, struct xa_limit limit, gfp_t gfp)
 {
@@ -475,7 +475,8 @@ int xa_alloc(struct xarray *xa, uint32_t *id, void *entry, struct xa_limit limit
 }
 
 /**
- * __xa_alloc_cyclic() - Store @entry at the first free index from *@next on, then from limit.min on.
+ * __xa_alloc_cyclic() - Store @entry at the first free index from *@next on, then from limit.min
+ * on.
  * @id: out: the index
  * @next: in: where to begin; out: one past the index
  *
@@ -573,7 +574,8 @@ void xa_destroy(struct xarray *xa)
 
 	xas_lock(&xas);
 	head = xa_head_locked(xa);
-	xa_for_each_mark(mark) xa_mark_root(xa, mark, mark == XA_FREE_MARK && xa_track_free(xa));
+	xa_for_each_mark(mark)
+		xa_mark_root(xa, mark, mark == XA_FREE_MARK && xa_track_free(xa));
 	rcu_assign_pointer(xa->xa_head, NULL);
 	if (xa_is_node(head))
 		xa_free_tree(&xas, xa_to_node(head));

@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * XArray: an array of pointers as long as an unsigned long can count, sparse, and read without locks.
+ * XArray: a sparse array of pointers, as long as an unsigned long can count, read without locks.
  *
  * Each index holds NULL or an entry: a pointer, a number (xa_mk_value()), or a tagged pointer; see
- * xa_entry.h. An entry may span an aligned power of two of indices (its order): a multi-index entry,
- * found at each of them. Three marks (bits) belong to each entry and are found by search. The names,
- * arguments and meanings are those that Linux 6.12 documents, so what one knows from there holds.
+ * xa_entry.h. An entry may span an aligned power of two of indices (its order): a multi-index
+ * entry, found at each of them. Three marks (bits) belong to each entry and are found by search.
+ * The names, arguments and meanings are those that Linux 6.12 documents, so what one knows from
+ * there holds.
  *
- * Inside, it is a radix tree of nodes with 1 << XA_CHUNK_SHIFT slots. An array whose only entry is at
- * index 0 has no node at all. An allocating array (XA_FLAGS_ALLOC) spends mark 0 on finding free indices.
+ * Inside, it is a radix tree of nodes with 1 << XA_CHUNK_SHIFT slots. An array whose only entry is
+ * at index 0 has no node at all. An allocating array (XA_FLAGS_ALLOC) spends mark 0 on finding free
+ * indices.
  *
  * Which call needs what
  *
- *	xa_init, xa_destroy's end		nobody else may look in
+ *	xa_init				nobody else may look in
  *	xa_load, xa_find*, xa_for_each*,
- *	xa_extract, xa_get_mark, xa_get_order	take the RCU read lock themselves
- *	xa_empty, xa_marked			nothing
- *	xa_store, xa_erase and the rest		take xa_lock themselves; with GFP_KERNEL may sleep
- *	__xa_store, __xa_erase and the rest	xa_lock held; they drop and retake it to allocate when
- *						the flags allow that
- *	xas_*					see xa_state.h
+ *	xa_extract, xa_get_mark,
+ *	xa_get_order			take the RCU read lock themselves
+ *	xa_empty, xa_marked		nothing
+ *	xa_store, xa_erase and others	take xa_lock themselves; with GFP_KERNEL may sleep
+ *	__xa_store, __xa_erase, ...	xa_lock held; they drop and retake it to allocate when the
+ *					flags allow that
+ *	xas_*				see xa_state.h
  *
- * RCU readers may run beside anything but xa_init() and the end of the array's life. Each thread that
- * calls in is registered with RCU (rcu.h). What a reader found may be erased at once: the array only
- * promises that its own nodes last; the user frees his objects after a grace period, or counts
+ * RCU readers may run beside anything but xa_init() and the end of the array's life. Each thread
+ * that reads is registered with RCU (rcu.h). What a reader found may be erased at once: the array
+ * only promises that its own nodes last; the user frees his objects after a grace period, or counts
  * references and looks again.
  *
  * Errors: calls that return an entry return one that xa_is_err() knows; others a negative errno.
@@ -104,7 +107,7 @@ struct xa_limit {
 #define xa_limit_31b XA_LIMIT(0, INT32_MAX)
 #define xa_limit_16b XA_LIMIT(0, UINT16_MAX)
 
-/* Locking. All forms are the same lock; flags of the irqsave form are only set to keep compilers quiet. */
+/* Locking. All forms are the same lock; the flags of the irqsave form mean nothing. */
 #define xa_trylock(xa) xa_spin_trylock(&(xa)->xa_lock)
 #define xa_lock(xa) xa_spin_lock(&(xa)->xa_lock)
 #define xa_unlock(xa) xa_spin_unlock(&(xa)->xa_lock)

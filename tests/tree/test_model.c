@@ -391,11 +391,12 @@ static void op_destroy(struct run *run)
 }
 
 static void (*const ops[])(struct run *run) = {
-	op_load,   op_store,	op_store, op_store,    op_erase,  op_erase,	op_erase,
-	op_cmpxchg, op_insert,	op_reserve, op_release, op_mark,   op_mark,	op_mark,
-	op_find,   op_find_after, op_iterate, op_step,	op_extract, op_destroy,
+	op_load,    op_store,	op_store,   op_store,	op_erase, op_erase, op_erase,
+	op_cmpxchg, op_insert,	op_reserve, op_release, op_mark,  op_mark,  op_mark,
+	op_find,    op_find_after, op_iterate, op_step,	op_extract, op_destroy,
 	/* Those behind here make multi-index entries. */
-	op_store_order, op_store_order, op_conflict, op_split, op_split, op_store_range, op_create_range,
+	op_store_order, op_store_order, op_conflict, op_split, op_split, op_store_range,
+	op_create_range,
 };
 #define SINGLE_OPS 20
 
