@@ -7,24 +7,52 @@
  * to remember. The initial thread never gets there when main() returns, which is fine: the process
  * ends.
  */
+#define FOLIO_RCU_IMPLEMENTATION
 #include "rcu.h"
 
-#include <stdbool.h>
+#include <semaphore.h>
 #include <stdlib.h>
 
 #ifdef FOLIO_TSAN
 char rcu_grace_period_tag;
-#endif
 
-/* liburcu knows as well, but keeps it to itself where its read side is not inlined. */
-static __thread bool is_registered;
+bool rcu_thread_registered(void)
+{
+	return URCU_TLS(urcu_memb_reader).registered;
+}
+
+struct barrier {
+	struct rcu_head rcu;
+	sem_t reached;
+};
+
+static void barrier_reached(struct rcu_head *head)
+{
+	rcu_callback_begin(head);
+	sem_post(&((struct barrier *)head)->reached);
+}
+
+/*
+ * liburcu's own has allocations that look like races to ThreadSanitizer. Its callbacks run in one
+ * thread, in order, as long as nobody asks for more threads, so a callback of ours will do.
+ */
+void rcu_barrier(void)
+{
+	struct barrier barrier;
+
+	sem_init(&barrier.reached, 0, 0);
+	call_rcu(&barrier.rcu, barrier_reached);
+	while (sem_wait(&barrier.reached))
+		;
+	sem_destroy(&barrier.reached);
+}
+#endif
 
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
 
 static void thread_ends(void *registered)
 {
-	is_registered = false;
 	urcu_memb_unregister_thread();
 }
 
@@ -37,10 +65,9 @@ static void make_key(void)
 
 void rcu_register_thread(void)
 {
-	if (is_registered)
+	if (rcu_thread_registered())
 		return;
 	pthread_once(&key_once, make_key);
-	is_registered = true;
 	urcu_memb_register_thread();
 	/* Any value that is not NULL makes the destructor run. */
 	if (pthread_setspecific(thread_key, &thread_key))
@@ -49,9 +76,8 @@ void rcu_register_thread(void)
 
 void rcu_unregister_thread(void)
 {
-	if (!is_registered)
+	if (!rcu_thread_registered())
 		return;
-	is_registered = false;
 	pthread_setspecific(thread_key, NULL);
 	urcu_memb_unregister_thread();
 }

@@ -20,6 +20,7 @@
 #define FOLIO_TREE_RCU_H
 
 #include <assert.h>
+#include <stdbool.h>
 
 #if defined(__SANITIZE_THREAD__)
 #define FOLIO_TSAN 1
@@ -30,7 +31,7 @@
 #endif
 
 /* The inlined read side is invisible to ThreadSanitizer only as long as it stays in the library. */
-#if !defined(FOLIO_TSAN) && !defined(_LGPL_SOURCE)
+#if (!defined(FOLIO_TSAN) || defined(FOLIO_RCU_IMPLEMENTATION)) && !defined(_LGPL_SOURCE)
 #define _LGPL_SOURCE
 #endif
 #include <urcu/urcu-memb.h>
@@ -70,11 +71,19 @@ void rcu_register_thread(void);
  */
 void rcu_unregister_thread(void);
 
+/** rcu_thread_registered() - May the calling thread read? */
+#ifdef FOLIO_TSAN
+bool rcu_thread_registered(void);
+#else
+static inline bool rcu_thread_registered(void)
+{
+	return URCU_TLS(urcu_memb_reader).registered;
+}
+#endif
+
 static inline void rcu_read_lock(void)
 {
-#if !defined(NDEBUG) && !defined(FOLIO_TSAN) /* the library hides it there */
-	assert(URCU_TLS(urcu_memb_reader).registered);
-#endif
+	assert(rcu_thread_registered());
 	urcu_memb_read_lock();
 }
 
@@ -110,10 +119,13 @@ static inline void rcu_callback_begin(struct rcu_head *head)
 }
 
 /** rcu_barrier() - Wait until each callback handed in so far has run. May sleep. */
+#ifdef FOLIO_TSAN
+void rcu_barrier(void);
+#else
 static inline void rcu_barrier(void)
 {
 	urcu_memb_barrier();
-	rcu_tsan_acquire(&rcu_grace_period_tag);
 }
+#endif
 
 #endif /* FOLIO_TREE_RCU_H */
