@@ -15,6 +15,7 @@ struct model {
 	loff_t size, limit;
 	uint64_t seed, state;		/* as it began, as it is */
 	unsigned int step;
+	bool shared;			/* others use the volume meanwhile: it stays mounted */
 };
 
 /* Creates @path, empty. @seed 0: the environment's FOLIOFS_SEED, or a new one. */
