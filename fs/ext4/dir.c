@@ -12,13 +12,15 @@
  * full and the file system has the dir_index feature, it gets an htree (htree_split.c); without
  * the feature it grows block by block. Removal never shrinks a directory.
  *
- * A directory that lies in its inode (inline_data) is read through libext2fs, and moved to a block
- * before its first change.
+ * A directory that lies in its inode (inline_data) is read through libext2fs. Before its first change
+ * it is moved to a block, which is built from the index.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "dir.h"
+#include "map.h"
+#include "xattr.h"
 
 /**
  * dir_type - what an entry says of its inode
@@ -159,10 +161,8 @@ static int load_inline_entry(ext2_ino_t ino, int entry, struct ext2_dir_entry *d
 {
 	struct load_inline *load = arg;
 
-	(void)ino, (void)offset, (void)blocksize, (void)buf;
-	if (entry == DIRENT_DOT_DOT_FILE)
-		load->dir->index->parent = de->inode;
-	if (entry == DIRENT_DOT_FILE || entry == DIRENT_DOT_DOT_FILE || !de->inode)
+	(void)ino, (void)entry, (void)offset, (void)blocksize, (void)buf;
+	if (!de->inode || is_name(de, ".") || is_name(de, ".."))
 		return 0;
 	if (!dir_entry_is_sane(load->dir, de))
 		load->err = ext4_corrupt(ext4_vol(load->dir), load->dir->vn.ino, -EUCLEAN,
@@ -175,8 +175,13 @@ static int load_inline_entry(ext2_ino_t ino, int entry, struct ext2_dir_entry *d
 static int load_inline(struct ext4_inode *dir)
 {
 	struct load_inline load = {.dir = dir, .serial = 1};
+	struct ext4_volume *vol = ext4_vol(dir);
 	errcode_t err;
 
+	/* The inode's block map starts with what .. says; the library does not tell it. */
+	dir->index->parent = dir->raw.i_block[0];
+	if (!dir->index->parent || dir->index->parent > vol->fs->super->s_inodes_count)
+		return ext4_corrupt(vol, dir->vn.ino, -EUCLEAN, "inline directory without ..");
 	err = ext2fs_dir_iterate2(ext4_vol(dir)->fs, dir->vn.ino, DIRENT_FLAG_INCLUDE_INLINE_DATA,
 				  NULL, load_inline_entry, &load);
 	if (load.err)
@@ -306,36 +311,73 @@ int dir_init(struct ext4_inode *dir, uint32_t parent)
 	return dir_block_write(dir, first, buf);
 }
 
+/* The only block of a directory, from the names in its index. */
+static int build_block(struct ext4_inode *dir, void *buf)
+{
+	const struct dir_index *index = dir->index;
+	struct dir_name *dn;
+
+	dir_block_init_first(dir, buf, index->parent);
+	for (dn = dir_index_next(index, 0); dn; dn = dir_index_next(index, dn->serial + 1))
+		if (!dir_block_insert(dir, buf, dn))
+			return -ENOSPC;
+	return 0;
+}
+
+/* Takes the names out of the inode and gives it a block. */
+static int leave_inode(struct ext4_inode *dir, void *buf)
+{
+	uint32_t first;
+	int err;
+
+	err = xattr_remove(dir, XATTR_INLINE_DATA);
+	if (err && err != -ENODATA)
+		return err;
+	dir->raw.i_flags &= ~EXT4_INLINE_DATA_FL;
+	memset(dir->raw.i_block, 0, sizeof(dir->raw.i_block));
+	if (ext2fs_has_feature_extents(ext4_vol(dir)->fs->super))
+		extents_init(dir);
+	map_drop(dir);
+	dir->raw.i_size = 0;
+	err = dir_grow(dir, 1, &first);
+	if (!err)
+		err = dir_block_write(dir, first, buf);
+	if (err)
+		return err;
+	dir_index_set_gap(dir->index, first, dir_block_gap(dir, buf));
+	return ext4_inode_write(dir);
+}
+
 /**
  * dir_make_blocks - a directory is to be changed: move it out of its inode
  * @dir: directory, loaded
  *
  * Context: inode lock exclusive, between begin and end; may sleep.
- * Return: 0, -ENOSPC or another error.
+ * Return: 0, -ENOSPC or another error; then nothing has changed.
  */
 int dir_make_blocks(struct ext4_inode *dir)
 {
-	struct ext4_volume *vol = ext4_vol(dir);
-	errcode_t err;
+	void *before;
 	DIR_BUF(buf);
-	int ret;
+	int err;
 
 	if (!(dir->raw.i_flags & EXT4_INLINE_DATA_FL))
 		return 0;
-	ret = dir_index_grow(dir->index, 1);
-	if (ret)
-		return ret;
-	err = ext2fs_expand_dir(vol->fs, dir->vn.ino);
+	err = build_block(dir, buf);
 	if (err)
-		return ext4_failed(vol, dir->vn.ino, err, "moving a directory out of its inode");
-	ret = ext4_inode_reload(dir);
-	if (!ret)
-		ret = dir_block_read(dir, 0, buf);
-	if (!ret)
-		ret = dir_block_check(dir, 0, buf);
-	if (!ret)
-		dir_index_set_gap(dir->index, 0, dir_block_gap(dir, buf));
-	return ret;
+		return err;
+	before = malloc(dir->raw_size);
+	if (!before)
+		return -ENOMEM;
+	memcpy(before, ext4_raw_bytes(dir), dir->raw_size);
+	err = leave_inode(dir, buf);
+	if (err) {
+		memcpy(ext4_raw_bytes(dir), before, dir->raw_size);
+		map_drop(dir);
+		ext4_inode_write(dir);
+	}
+	free(before);
+	return err;
 }
 
 static bool wants_htree(struct ext4_inode *dir)

@@ -13,6 +13,7 @@
 
 #define XATTR_ACL_ACCESS "system.posix_acl_access"
 #define XATTR_ACL_DEFAULT "system.posix_acl_default"
+#define XATTR_INLINE_DATA "system.data"	/* what of inline data does not fit into i_block */
 
 /*
  * xattr_store.c. Inode lock held, exclusively for changes; volume lock held, between begin and end

@@ -68,7 +68,7 @@ static const char *body_entries(struct ext4_inode *inode, size_t *size)
 
 bool xattr_maybe(struct ext4_inode *inode, const char *name)
 {
-	size_t left, len;
+	size_t left = 0, len;
 	const char *at = body_entries(inode, &left);
 	uint8_t index;
 
@@ -96,7 +96,7 @@ bool xattr_maybe(struct ext4_inode *inode, const char *name)
 
 static bool has_any(struct ext4_inode *inode)
 {
-	size_t size;
+	size_t size = 0;
 	const char *at = body_entries(inode, &size);
 
 	return xattr_block(inode) ||
