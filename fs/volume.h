@@ -43,6 +43,12 @@ struct vnode {
 	struct mapping mapping;	/* regular files' data; initialised for these only */
 };
 
+/* Type and permissions; the latter may be changing. */
+static inline uint32_t vnode_mode(const struct vnode *node)
+{
+	return __atomic_load_n(&node->mode, __ATOMIC_ACQUIRE);
+}
+
 /* What setattr() changes. */
 enum {
 	VATTR_MODE = 1 << 0,

@@ -348,7 +348,7 @@ int acl_set(struct ext4_inode *inode, const char *name, const void *value, size_
 	struct acl *acl;
 	int err;
 
-	if (S_ISLNK(inode->vn.mode))
+	if (S_ISLNK(vnode_mode(&inode->vn)))
 		return -EOPNOTSUPP;
 	/* A header without entries says the same as nothing. */
 	if (len <= sizeof(uint32_t))
@@ -358,7 +358,7 @@ int acl_set(struct ext4_inode *inode, const char *name, const void *value, size_
 		return err;
 	if (!strcmp(name, XATTR_ACL_ACCESS))
 		err = set_access(inode, acl, cred);
-	else if (S_ISDIR(inode->vn.mode))
+	else if (S_ISDIR(vnode_mode(&inode->vn)))
 		err = write_acl(inode, name, acl);
 	else
 		err = -EACCES;

@@ -29,7 +29,7 @@ ssize_t ext4_copy_range(struct vnode *in, loff_t in_pos, struct vnode *out, loff
 	ssize_t total = 0, done = 0;
 	char *buf;
 
-	if (!S_ISREG(in->mode) || !S_ISREG(out->mode))
+	if (!S_ISREG(vnode_mode(in)) || !S_ISREG(vnode_mode(out)))
 		return -EINVAL;
 	if (!len)
 		return 0;

@@ -89,7 +89,9 @@ void extents_init(struct ext4_inode *inode)
 	memset(inode->raw.i_block, 0, sizeof(inode->raw.i_block));
 	eh->eh_magic = ext2fs_cpu_to_le16(EXT3_EXT_MAGIC);
 	eh->eh_max = ext2fs_cpu_to_le16(ROOT_ENTRIES);
-	inode->raw.i_flags |= EXT4_EXTENTS_FL;
+	/* Readers of other flags hold the inode lock, not the volume lock: no store for nothing. */
+	if (!(inode->raw.i_flags & EXT4_EXTENTS_FL))
+		inode->raw.i_flags |= EXT4_EXTENTS_FL;
 }
 
 /* Puts @nr nodes in place of @old at @at. */

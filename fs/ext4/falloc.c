@@ -179,8 +179,8 @@ int ext4_fallocate(struct vnode *node, int mode, loff_t pos, loff_t len)
 	struct ext4_inode *inode = EXT4_I(node);
 	int err;
 
-	if (!S_ISREG(node->mode))
-		return S_ISDIR(node->mode) ? -EISDIR : -ENODEV;
+	if (!S_ISREG(vnode_mode(node)))
+		return S_ISDIR(vnode_mode(node)) ? -EISDIR : -ENODEV;
 	if (pos < 0 || len <= 0)
 		return -EINVAL;
 	if (__builtin_add_overflow_p(pos, len, (loff_t)0))

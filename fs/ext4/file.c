@@ -224,7 +224,7 @@ ssize_t ext4_write(struct vnode *node, loff_t pos, const void *buf, size_t len, 
 	struct ext4_inode *inode = EXT4_I(node);
 	ssize_t done;
 
-	if (!S_ISREG(node->mode))
+	if (!S_ISREG(vnode_mode(node)))
 		return -EINVAL;
 	if (ext4_is_rofs(ext4_vol(inode)))
 		return -EROFS;
@@ -253,7 +253,7 @@ int ext4_fsync(struct vnode *node, bool datasync)
 	struct ext4_inode *inode = EXT4_I(node);
 	int err = 0, cerr;
 
-	if (S_ISREG(node->mode))
+	if (S_ISREG(vnode_mode(node)))
 		err = filemap_write_and_wait(&node->mapping);
 	cerr = ext4_commit(ext4_vol(inode), true);
 	return err ? err : cerr;
@@ -297,7 +297,7 @@ loff_t ext4_seek(struct vnode *node, loff_t pos, enum seek_whence whence)
 	struct mapping *mapping = &node->mapping;
 	loff_t size, found;
 
-	if (!S_ISREG(node->mode))
+	if (!S_ISREG(vnode_mode(node)))
 		return -EINVAL;
 	pthread_rwlock_rdlock(&inode->lock);
 	size = mapping_size(mapping);

@@ -153,7 +153,7 @@ int ext4_lookup(struct vnode *node, const char *name, struct vnode **out)
 	uint32_t ino = 0;
 	int err;
 
-	if (!S_ISDIR(node->mode))
+	if (!S_ISDIR(vnode_mode(node)))
 		return -ENOTDIR;
 	err = check_name(name);
 	if (!err)
@@ -273,7 +273,7 @@ static int create(struct vnode *node, const struct creation *c, struct vnode **o
 	struct ext4_inode *dir = EXT4_I(node), *inode = NULL;
 	int err;
 
-	if (!S_ISDIR(node->mode))
+	if (!S_ISDIR(vnode_mode(node)))
 		return -ENOTDIR;
 	err = check_name(c->name);
 	if (err)
@@ -402,9 +402,9 @@ int ext4_link(struct vnode *node, struct vnode *dirnode, const char *name)
 	struct inode_set set = {0};
 	int err;
 
-	if (!S_ISDIR(dirnode->mode))
+	if (!S_ISDIR(vnode_mode(dirnode)))
 		return -ENOTDIR;
-	if (S_ISDIR(node->mode))
+	if (S_ISDIR(vnode_mode(node)))
 		return -EPERM;
 	err = check_name(name);
 	if (err)
@@ -430,7 +430,7 @@ static int may_remove(struct ext4_inode *dir, struct ext4_inode *inode, bool is_
 {
 	int err;
 
-	if (is_dir != !!S_ISDIR(inode->vn.mode))
+	if (is_dir != !!S_ISDIR(vnode_mode(&inode->vn)))
 		return is_dir ? -ENOTDIR : -EISDIR;
 	err = may_take(dir);
 	if (!err)
@@ -453,7 +453,7 @@ static int remove_locked(struct ext4_inode *dir, struct dir_name *dn, struct ext
 	if (err)
 		return err;
 	drop_link(inode);
-	if (S_ISDIR(inode->vn.mode))
+	if (S_ISDIR(vnode_mode(&inode->vn)))
 		dir_links_dec(dir);
 	ext4_touch(dir, VATTR_MTIME | VATTR_CTIME);
 	err = ext4_inode_write(inode);
@@ -494,7 +494,7 @@ static int remove_name(struct vnode *dir, const char *name, bool is_dir)
 {
 	int err;
 
-	if (!S_ISDIR(dir->mode))
+	if (!S_ISDIR(vnode_mode(dir)))
 		return -ENOTDIR;
 	err = check_name(name);
 	if (err)

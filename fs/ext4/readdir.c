@@ -87,7 +87,7 @@ int ext4_readdir(struct vnode *node, uint64_t cookie, dir_emit_t emit, void *arg
 	uint32_t parent;
 	int nr;
 
-	if (!S_ISDIR(node->mode))
+	if (!S_ISDIR(vnode_mode(node)))
 		return -ENOTDIR;
 	nr = get_parent(dir, &parent);
 	if (nr)

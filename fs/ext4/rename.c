@@ -39,7 +39,7 @@ struct renaming {
 
 static bool is_dir(const struct ext4_inode *inode)
 {
-	return inode && S_ISDIR(inode->vn.mode);
+	return inode && S_ISDIR(vnode_mode(&inode->vn));
 }
 
 static int check_flags(unsigned int flags)
@@ -392,7 +392,7 @@ int ext4_rename(struct vnode *dir, const char *name, struct vnode *newdir, const
 {
 	int err;
 
-	if (!S_ISDIR(dir->mode) || !S_ISDIR(newdir->mode))
+	if (!S_ISDIR(vnode_mode(dir)) || !S_ISDIR(vnode_mode(newdir)))
 		return -ENOTDIR;
 	err = check_flags(flags);
 	if (!err)

@@ -84,7 +84,7 @@ ssize_t ext4_readlink(struct vnode *node, char *buf, size_t size)
 	size_t len = EXT2_I_SIZE(&inode->raw);
 	int err = 0;
 
-	if (!S_ISLNK(node->mode))
+	if (!S_ISLNK(vnode_mode(node)))
 		return -EINVAL;
 	ext4_lock(ext4_vol(inode));
 	if (!len || len > size)

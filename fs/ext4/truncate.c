@@ -87,7 +87,7 @@ int ext4_free_data(struct ext4_inode *inode)
 
 	if (!ext2fs_inode_has_valid_blocks2(fs, (struct ext2_inode *)&inode->raw))
 		return 0;
-	if (!S_ISREG(inode->vn.mode))
+	if (!S_ISREG(vnode_mode(&inode->vn)))
 		map_drop(inode);
 	return map_remove(inode, 0, 1ULL << 32);
 }
