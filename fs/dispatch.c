@@ -10,9 +10,10 @@
  * There is no flush handler: the kernel asks once, hears ENOSYS and asks no more, which saves each
  * close a round trip.
  *
- * Set-uid bits. HANDLE_KILLPRIV stays off: with the writeback cache a write comes here long after the
- * write(2), when the bit may have been set again. Without it the kernel clears the bits with a setattr before
- * the first write; only direct writes, which say so themselves, and O_TRUNC are left for us.
+ * Set-uid bits. The first HANDLE_KILLPRIV stays off: with the writeback cache a write comes here long
+ * after the write(2), when the bit may have been set again. The second (init.c) has the kernel say with each
+ * write and truncation whether the bits are to go; O_TRUNC, chown, fallocate and copies are our own part. A kernel
+ * without it clears them with a setattr, and finds nothing to do here.
  */
 #include <string.h>
 #include "dispatch.h"
@@ -28,6 +29,25 @@ struct cred request_cred(fuse_req_t req)
 		.umask = ctx->umask,
 		.privileged = ctx->uid == 0 || session_of(req)->options->fakeroot,
 	};
+}
+
+mode_t without_priv(mode_t mode)
+{
+	mode &= ~S_ISUID;
+	if ((mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP))
+		mode &= ~S_ISGID;
+	return mode;
+}
+
+int kill_priv(fuse_req_t req, struct vnode *node)
+{
+	mode_t mode = __atomic_load_n(&node->mode, __ATOMIC_RELAXED);
+	struct cred cred = request_cred(req);
+	struct stat st = {.st_mode = without_priv(mode)};
+
+	if (cred.privileged || !S_ISREG(mode) || st.st_mode == mode)
+		return 0;
+	return ops_of(req)->setattr(node, &st, VATTR_MODE, &cred);
 }
 
 int node_getattr(fuse_req_t req, struct vnode *node, struct stat *st)

@@ -41,6 +41,10 @@ static inline void reply_error(fuse_req_t req, int error)
 }
 
 struct cred request_cred(fuse_req_t req);
+/* @mode without the bits that a change by somebody without privilege takes away. */
+mode_t without_priv(mode_t mode);
+/* Clears these bits, as the data is about to be changed. */
+int kill_priv(fuse_req_t req, struct vnode *node);
 /* Attributes as this mount shows them. */
 int node_getattr(fuse_req_t req, struct vnode *node, struct stat *st);
 /* Fills an entry for @node, whose reference becomes the kernel's when the reply is sent. */
@@ -66,6 +70,7 @@ void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 
 /* dispatch_data.c */
 int open_node(fuse_req_t req, struct vnode *node, struct fuse_file_info *fi);
+void close_node(struct vnode *node, struct fuse_file_info *fi);
 void do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t pos, struct fuse_file_info *fi);

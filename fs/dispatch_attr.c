@@ -24,6 +24,23 @@ void do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	reply_attr(req, node_of(req, ino), 0);
 }
 
+/*
+ * chown takes set-uid bits away, and so does truncation where the kernel says so: as it does in a bit that
+ * libfuse keeps from us.
+ */
+static unsigned int drop_priv(const struct vnode *node, struct stat *attr, unsigned int valid)
+{
+	const struct fuse_setattr_in *in = (const void *)(workers_current() + 1);
+	mode_t mode = __atomic_load_n(&node->mode, __ATOMIC_RELAXED);
+
+	if ((valid & VATTR_MODE) || !S_ISREG(mode) || without_priv(mode) == mode)
+		return valid;
+	if (!(valid & (VATTR_UID | VATTR_GID)) && !(in->valid & FATTR_KILL_SUIDGID))
+		return valid;
+	attr->st_mode = without_priv(mode);
+	return valid | VATTR_MODE;
+}
+
 void do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		struct fuse_file_info *fi)
 {
@@ -51,6 +68,7 @@ void do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		valid &= ~VATTR_ATIME;
 	if (valid & VATTR_MTIME_NOW)
 		valid &= ~VATTR_MTIME;
+	valid = drop_priv(node, attr, valid);
 	reply_attr(req, node, ops->setattr ? ops->setattr(node, attr, valid, &cred) : -EPERM);
 }
 

@@ -20,29 +20,18 @@
 #define READ_FOLIOS (READ_MOST / PAGE_SIZE + 1)
 #define COPY_MOST (1U << 30)
 
-/* The bits that writing by somebody without privilege takes away. */
-static mode_t without_priv(mode_t mode)
-{
-	mode &= ~S_ISUID;
-	if ((mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP))
-		mode &= ~S_ISGID;
-	return mode;
-}
-
 static int truncate_at_open(fuse_req_t req, struct vnode *node)
 {
+	const struct stat st = {.st_size = 0};
 	struct cred cred = request_cred(req);
-	struct stat st;
-	unsigned int valid = VATTR_SIZE;
-	int ret = ops_of(req)->getattr(node, &st);
+	int ret = ops_of(req)->setattr(node, &st, VATTR_SIZE, &cred);
 
-	if (ret)
-		return ret;
-	if (!cred.privileged && without_priv(st.st_mode) != st.st_mode)
-		valid |= VATTR_MODE;
-	st.st_mode = without_priv(st.st_mode);
-	st.st_size = 0;
-	return ops_of(req)->setattr(node, &st, valid, &cred);
+	return ret ?: kill_priv(req, node);
+}
+
+static bool may_write(const struct fuse_file_info *fi)
+{
+	return (fi->flags & O_ACCMODE) != O_RDONLY;
 }
 
 int open_node(fuse_req_t req, struct vnode *node, struct fuse_file_info *fi)
@@ -60,24 +49,34 @@ int open_node(fuse_req_t req, struct vnode *node, struct fuse_file_info *fi)
 		return -ENOMEM;
 	file->since = filemap_sample_wb_err(&node->mapping);
 	fi->fh = (uintptr_t)file;
+	if (may_write(fi))
+		__atomic_add_fetch(&node->writers, 1, __ATOMIC_RELAXED);
 	fi->direct_io = session_of(req)->options->direct_io;
 	fi->keep_cache = !fi->direct_io;
 	return 0;
 }
 
+void close_node(struct vnode *node, struct fuse_file_info *fi)
+{
+	if (may_write(fi))
+		__atomic_sub_fetch(&node->writers, 1, __ATOMIC_RELAXED);
+	free(file_of(fi));
+}
+
 void do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	int ret = open_node(req, node_of(req, ino), fi);
+	struct vnode *node = node_of(req, ino);
+	int ret = open_node(req, node, fi);
 
 	if (ret)
 		reply_error(req, ret);
 	else if (fuse_reply_open(req, fi))
-		free(file_of(fi));
+		close_node(node, fi);
 }
 
 void do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	free(file_of(fi));
+	close_node(node_of(req, ino), fi);
 	fuse_reply_err(req, 0);
 }
 
@@ -239,21 +238,48 @@ void do_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t pos, off_t len
 		  struct fuse_file_info *fi)
 {
 	const struct volume_ops *ops = ops_of(req);
+	struct vnode *node = node_of(req, ino);
+	int ret = -EOPNOTSUPP;
 
-	reply_error(req, ops->fallocate ? ops->fallocate(node_of(req, ino), mode, pos, len)
-					: -EOPNOTSUPP);
+	if (ops->fallocate)
+		ret = ops->fallocate(node, mode, pos, len);
+	reply_error(req, ret ?: kill_priv(req, node));
+}
+
+/*
+ * The kernel does not write its dirty pages before it asks for data and holes. It has some only while
+ * the file is open for writing; then they are fetched by telling it that the file has changed. This
+ * waits for other workers, so not all of them may do it at once: 0 when it was done.
+ */
+static int fetch_dirty_pages(fuse_req_t req, fuse_ino_t ino)
+{
+	struct session *session = session_of(req);
+	struct vnode *node = node_of(req, ino);
+	int ret = -EBUSY;
+
+	if (!__atomic_load_n(&node->writers, __ATOMIC_RELAXED))
+		return 0;
+	if (__atomic_add_fetch(&session->fetching, 1, __ATOMIC_RELAXED) <= SESSION_MAX_FETCHING)
+		ret = fuse_lowlevel_notify_inval_inode(session->se, ino, 0, 0);
+	__atomic_sub_fetch(&session->fetching, 1, __ATOMIC_RELAXED);
+	return ret;
 }
 
 void do_lseek(fuse_req_t req, fuse_ino_t ino, off_t pos, int whence, struct fuse_file_info *fi)
 {
 	const struct volume_ops *ops = ops_of(req);
-	loff_t ret = -EINVAL;
+	struct vnode *node = node_of(req, ino);
+	loff_t ret;
 
 	if (!ops->seek)
 		ret = -ENOSYS;
-	else if (whence == SEEK_DATA || whence == SEEK_HOLE)
-		ret = ops->seek(node_of(req, ino), pos,
-				whence == SEEK_DATA ? VSEEK_DATA : VSEEK_HOLE);
+	else if (whence != SEEK_DATA && whence != SEEK_HOLE)
+		ret = -EINVAL;
+	else if (fetch_dirty_pages(req, ino) == 0)
+		ret = ops->seek(node, pos, whence == SEEK_DATA ? VSEEK_DATA : VSEEK_HOLE);
+	else	/* To call all of it data is never wrong. */
+		ret = whence == SEEK_HOLE && mapping_size(&node->mapping) > pos
+			      ? mapping_size(&node->mapping) : pos;
 	if (ret < 0)
 		reply_error(req, ret);
 	else
@@ -272,7 +298,8 @@ void do_copy_file_range(fuse_req_t req, fuse_ino_t in, off_t in_pos, struct fuse
 	if (flags)
 		ret = -EINVAL;
 	else if (ops->copy_range)
-		ret = ops->copy_range(node_of(req, in), in_pos, node_of(req, out), out_pos, len);
+		ret = kill_priv(req, node_of(req, out)) ?:
+		      ops->copy_range(node_of(req, in), in_pos, node_of(req, out), out_pos, len);
 	if (ret < 0)
 		reply_error(req, ret);
 	else

@@ -159,7 +159,7 @@ void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		ret = node_entry(req, node, &entry);
 		if (!ret && fuse_reply_create(req, &entry, fi) == 0)
 			return;
-		free(file_of(fi));
+		close_node(node, fi);
 	}
 	if (ret)
 		reply_error(req, ret);

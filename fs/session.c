@@ -136,7 +136,11 @@ static int mount_and_serve(struct session *session, int signal_fd, int (*ready)(
 		return ret;
 	}
 	if (fuse_session_mount(session->se, session->mountpoint) == 0) {
-		ret = serve(session, signal_fd, ready);
+		ret = init_install(session->se);
+		if (ret)
+			log_error("cannot set up the FUSE session: %s", strerror(-ret));
+		else
+			ret = serve(session, signal_fd, ready);
 		fuse_session_unmount(session->se);
 	} else {
 		log_error("cannot mount on %s", session->mountpoint);

@@ -10,6 +10,7 @@
 #include "volume.h"
 
 #define SESSION_MAX_WRITE (1U << 20)
+#define SESSION_MAX_FETCHING 4
 
 /**
  * struct session - one mount
@@ -17,6 +18,7 @@
  * @root: has one reference for as long as the session lives
  * @pinned: pages that replies point into, now; atomic
  * @pin_limit: bound of @pinned; a read that would pass it copies instead
+ * @fetching: workers that wait for the kernel's dirty pages; atomic
  * @requests: by opcode; atomic
  */
 struct session {
@@ -27,6 +29,7 @@ struct session {
 	char *mountpoint;
 	struct vnode *root;
 	uint64_t pinned, pin_limit;
+	unsigned int fetching;
 	uint64_t requests[FOLIOFS_REQUEST_KINDS];
 };
 
@@ -53,6 +56,9 @@ void workers_stop(struct workers *workers);
 int workers_join(struct workers *workers);
 /* The request that this worker is at, as the kernel sent it. */
 const struct fuse_in_header *workers_current(void);
+
+/* init.c */
+int init_install(struct fuse_session *se);
 
 /* dispatch.c */
 extern const struct fuse_lowlevel_ops session_ops;

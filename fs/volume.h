@@ -40,6 +40,7 @@ struct vnode {
 	uint64_t ino;		/* the format's number; the session maps root to 1 */
 	uint32_t generation;
 	uint32_t mode;		/* file type bits never change; atomic otherwise */
+	unsigned int writers;	/* the session's: open files that may write; atomic */
 	struct mapping mapping;	/* regular files' data; initialised for these only */
 };
 

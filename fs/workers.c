@@ -213,6 +213,7 @@ static bool is_heavy(const struct fuse_in_header *header)
 	case FUSE_WRITE:
 		return header->len > HEAVY_BYTES;
 	case FUSE_FSYNC:
+	case FUSE_LSEEK:
 	case FUSE_FSYNCDIR:
 	case FUSE_FALLOCATE:
 	case FUSE_IOCTL:
