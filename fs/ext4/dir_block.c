@@ -79,7 +79,7 @@ static int find_block(struct ext4_inode *dir, uint32_t lblk, uint64_t *pblk)
  */
 int dir_block_read(struct ext4_inode *dir, uint32_t lblk, void *buf)
 {
-	uint64_t pblk;
+	uint64_t pblk = 0;
 	int err;
 
 	err = find_block(dir, lblk, &pblk);
@@ -88,7 +88,7 @@ int dir_block_read(struct ext4_inode *dir, uint32_t lblk, void *buf)
 
 static int write_block(struct ext4_inode *dir, uint32_t lblk, const void *buf)
 {
-	uint64_t pblk;
+	uint64_t pblk = 0;
 	int err;
 
 	err = find_block(dir, lblk, &pblk);
