@@ -357,7 +357,7 @@ static void op_create_range(struct run *run)
 			model_store(&run->model, index + i, 0, entry);
 			cr_assert_eq(xas_error(&xas), 0);
 		}
-unlock:
+	unlock:
 		xas_unlock(&xas);
 	} while (xas_nomem(&xas, GFP_KERNEL));
 }
@@ -391,11 +391,33 @@ static void op_destroy(struct run *run)
 }
 
 static void (*const ops[])(struct run *run) = {
-	op_load,    op_store,	op_store,   op_store,	op_erase, op_erase, op_erase,
-	op_cmpxchg, op_insert,	op_reserve, op_release, op_mark,  op_mark,  op_mark,
-	op_find,    op_find_after, op_iterate, op_step,	op_extract, op_destroy,
+	op_load,
+	op_store,
+	op_store,
+	op_store,
+	op_erase,
+	op_erase,
+	op_erase,
+	op_cmpxchg,
+	op_insert,
+	op_reserve,
+	op_release,
+	op_mark,
+	op_mark,
+	op_mark,
+	op_find,
+	op_find_after,
+	op_iterate,
+	op_step,
+	op_extract,
+	op_destroy,
 	/* Those behind here make multi-index entries. */
-	op_store_order, op_store_order, op_conflict, op_split, op_split, op_store_range,
+	op_store_order,
+	op_store_order,
+	op_conflict,
+	op_split,
+	op_split,
+	op_store_range,
 	op_create_range,
 };
 #define SINGLE_OPS 20
@@ -414,7 +436,7 @@ static void run_model(unsigned int n_ops, unsigned int max_order, unsigned long 
 	static struct run run;
 
 	rcu_register_thread();
-	run = (struct run){ .random = test_seed(), .max_order = max_order };
+	run = (struct run){.random = test_seed(), .max_order = max_order};
 	steps = test_setting("FOLIOFS_STEPS", steps);
 	for (run.step = 0; run.step < steps; run.step++) {
 		ops[pick(&run, n_ops)](&run);
