@@ -257,6 +257,7 @@ static int open_file(struct image_file *file)
 {
 	const char *path = file->image.name;
 	int excl = file->blkdev ? O_EXCL : 0;
+	int error = 0;
 
 	if (!file->image.readonly) {
 		file->fd = open(path, O_RDWR | O_CLOEXEC | excl);
@@ -265,15 +266,20 @@ static int open_file(struct image_file *file)
 		if (errno != EACCES && errno != EPERM && errno != EROFS && errno != ETXTBSY)
 			goto fail;
 		file->image.readonly = true;
-		log_warn("%s cannot be written (%s): mounting it read-only", path, strerror(errno));
+		error = errno;
 	}
 	file->fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (file->fd >= 0)
+	if (file->fd >= 0) {
+		if (error)
+			log_warn("%s cannot be written (%s): mounting it read-only", path,
+				 strerror(error));
 		return 0;
+	}
 fail:
+	error = errno;
 	log_error("cannot open %s: %s", path,
-		  errno == EBUSY ? "it is in use" : strerror(errno));
-	return -errno;
+		  error == EBUSY ? "it is in use" : strerror(error));
+	return -error;
 }
 
 /* Does a direct read at the image's start work in pieces of @align bytes? */

@@ -137,6 +137,7 @@ static int serve(struct options *options)
 
 	if (ret)
 		return ret;
+	session_block_signals();
 	rcu_register_thread();
 	ret = serve_image(options, image);
 	rcu_unregister_thread();

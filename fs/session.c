@@ -150,10 +150,18 @@ static int mount_and_serve(struct session *session, int signal_fd, int (*ready)(
 	return ret;
 }
 
+void session_block_signals(void)
+{
+	sigset_t set;
+
+	end_signals(&set);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
 int session_run(struct session *session, int (*ready)(void))
 {
 	struct cache_stats stats;
-	sigset_t set, old;
+	sigset_t set;
 	int signal_fd, ret = -EMFILE;
 
 	cache_get_stats(session->cache, &stats);
@@ -161,7 +169,6 @@ int session_run(struct session *session, int (*ready)(void))
 	session->root = session->volume->ops->root(session->volume);
 	session->mountpoint = realpath(session->options->mountpoint, NULL);
 	end_signals(&set);
-	pthread_sigmask(SIG_BLOCK, &set, &old);
 	signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
 	if (signal_fd >= 0 && session->mountpoint)
 		ret = mount_and_serve(session, signal_fd, ready);

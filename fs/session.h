@@ -33,6 +33,9 @@ struct session {
 	uint64_t requests[FOLIOFS_REQUEST_KINDS];
 };
 
+/* Before there are threads: the signals that end a session are for session_run() alone. */
+void session_block_signals(void);
+
 /**
  * session_run - mount, serve, return when unmounted
  * @session: volume, cache, options set
