@@ -64,7 +64,9 @@ static bool fails(struct fixture *f, bool write)
 	long from = __atomic_load_n(write ? &f->fail_writes_from : &f->fail_reads_from,
 				    __ATOMIC_RELAXED);
 
-	return __atomic_add_fetch(count, 1, __ATOMIC_RELAXED) >= from && from;
+	long nr = __atomic_add_fetch(count, 1, __ATOMIC_RELAXED);
+
+	return from && (f->fail_once ? nr == from : nr >= from);
 }
 
 static int image_test_submit(struct image *image, struct image_io *ios, unsigned int nr)
@@ -85,7 +87,7 @@ static int image_test_flush(struct image *image)
 	struct fixture *f = fixture_of(image);
 	long from = __atomic_load_n(&f->fail_writes_from, __ATOMIC_RELAXED);
 
-	return from && __atomic_load_n(&f->writes, __ATOMIC_RELAXED) >= from ? -EIO : 0;
+	return from && !f->fail_once && __atomic_load_n(&f->writes, __ATOMIC_RELAXED) >= from ? -EIO : 0;
 }
 
 static int image_test_discard(struct image *image, uint64_t offset, uint64_t len)

@@ -22,6 +22,7 @@ struct fixture {
 	/* Faults: the request number from which on reads or writes fail (counted from 1), 0: never. atomic */
 	long reads, writes;
 	long fail_reads_from, fail_writes_from;
+	bool fail_once;			/* only that request fails */
 };
 
 /* mkfs.ext4 -F with @mkfs_options on a new file of @bytes. */
