@@ -75,6 +75,13 @@ static void sync_done(struct flusher *flusher, struct mapping *mapping, int err)
 	pthread_cond_broadcast(&flusher->progress);
 }
 
+/* Pressure stays on while there is much dirty data, even if all of it is being written. */
+static void relieve(struct flusher *flusher)
+{
+	if (under_pressure(flusher) && nr_dirty(flusher) <= flusher->cache->background / 2)
+		set_pressure(flusher, false);
+}
+
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
 	return !a || (b && b < a) ? b : a;
@@ -102,7 +109,7 @@ static struct mapping *next_mapping(struct flusher *flusher, uint64_t *until)
 			*until = earlier(*until, mapping->dirtied_when + expire);
 		break;
 	}
-	set_pressure(flusher, false);
+	relieve(flusher);
 	return NULL;
 }
 
@@ -139,8 +146,7 @@ static void end_pass(struct flusher *flusher, struct mapping *mapping, bool sync
 		    xa_marked(&mapping->i_pages, PAGECACHE_TAG_WRITEBACK))
 			enqueue(flusher, mapping);
 	}
-	if (under_pressure(flusher) && nr_dirty(flusher) <= flusher->cache->background / 2)
-		set_pressure(flusher, false);
+	relieve(flusher);
 	pthread_cond_broadcast(&flusher->progress);
 }
 
@@ -260,6 +266,17 @@ void flusher_stop(struct flusher *flusher)
 	pthread_mutex_destroy(&flusher->sync_lock);
 }
 
+/* Writing is wanted now, whatever the age. Context: Takes the flusher lock. */
+void flusher_press(struct flusher *flusher)
+{
+	if (under_pressure(flusher))
+		return;
+	pthread_mutex_lock(&flusher->lock);
+	set_pressure(flusher, true);
+	pthread_cond_broadcast(&flusher->work);
+	pthread_mutex_unlock(&flusher->lock);
+}
+
 /**
  * flusher_queue() - A folio of the mapping has become dirty and is counted in nrdirty.
  *
@@ -269,11 +286,13 @@ void flusher_queue(struct mapping *mapping)
 {
 	struct flusher *flusher = mapping_flusher(mapping);
 
+	if (nr_dirty(flusher) > flusher->cache->background)
+		flusher_press(flusher);
 	if (__atomic_load_n(&mapping->queued, __ATOMIC_SEQ_CST))
 		return;
 	pthread_mutex_lock(&flusher->lock);
 	if (!mapping->queued) {
-		if (list_empty(&flusher->dirty))
+		if (list_empty(&flusher->dirty) || under_pressure(flusher))
 			pthread_cond_signal(&flusher->work);
 		enqueue(flusher, mapping);
 	}
@@ -295,17 +314,6 @@ void flusher_forget(struct mapping *mapping)
 	dequeue(mapping);
 	if (mapping->sync_wanted)
 		sync_done(flusher, mapping, 0);
-	pthread_mutex_unlock(&flusher->lock);
-}
-
-/* Writing is wanted now, whatever the age. Context: Takes the flusher lock. */
-void flusher_press(struct flusher *flusher)
-{
-	if (under_pressure(flusher))
-		return;
-	pthread_mutex_lock(&flusher->lock);
-	set_pressure(flusher, true);
-	pthread_cond_broadcast(&flusher->work);
 	pthread_mutex_unlock(&flusher->lock);
 }
 

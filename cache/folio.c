@@ -246,10 +246,15 @@ static void copy_bytes(void *to, const void *from, size_t len)
 
 static void zero_bytes(void *to, size_t len)
 {
-	unsigned char *dst = to;
+	static const uint64_t zeros[PAGE_SIZE / sizeof(uint64_t)];
 
-	while (len--)
-		__atomic_store_n(dst++, 0, __ATOMIC_RELAXED);
+	while (len) {
+		size_t n = len < sizeof(zeros) ? len : sizeof(zeros);
+
+		copy_bytes(to, zeros, n);
+		to = (char *)to + n;
+		len -= n;
+	}
 }
 #else
 static void copy_bytes(void *to, const void *from, size_t len)

@@ -147,7 +147,7 @@ static int write_folios(struct mapping *mapping, struct folio **folios, unsigned
 
 	count(&b->write_calls, 1);
 	count(&b->write_folios, nr);
-	if (nr > b->max_run)
+	if (nr > __atomic_load_n(&b->max_run, __ATOMIC_RELAXED))
 		__atomic_store_n(&b->max_run, nr, __ATOMIC_RELAXED);
 	touch_volume(b, folios[0]->index, true);
 	for (i = 0; i < nr; i++) {
