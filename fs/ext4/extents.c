@@ -168,6 +168,9 @@ static int load_child(struct ext4_inode *inode, uint64_t pblk, unsigned int dept
 	if (!eh)
 		return -ENOMEM;
 	err = device_read(vol, pblk, eh);
+	/* eh_max says where the checksum is. */
+	if (!err && ext2fs_le16_to_cpu(eh->eh_max) > node_capacity(vol))
+		err = damaged(inode, "header of a block");
 	if (!err && !ext2fs_extent_block_csum_verify(vol->fs, inode->vn.ino, eh))
 		err = damaged(inode, "checksum of a block");
 	if (!err && !eh->eh_entries)

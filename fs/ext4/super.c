@@ -257,10 +257,13 @@ static int open_root(struct ext4_volume *vol)
 	if (!err && !S_ISDIR(vol->root->raw.i_mode)) {
 		ext4_iput(vol->root, 1);
 		vol->root = NULL;
-		err = -EUCLEAN;
-	}
-	if (err)
 		log_error("%s: the root directory is damaged; run e2fsck", vol->vol.image->name);
+		return -EUCLEAN;
+	}
+	/* Damage was told when it was met. */
+	if (err && err != -EUCLEAN)
+		log_error("%s: the root directory cannot be read: %s", vol->vol.image->name,
+			  strerror(-err));
 	return err;
 }
 
