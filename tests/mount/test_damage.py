@@ -177,7 +177,8 @@ class Damage(MountTest):
 		image = self.fill(MKFS[0])
 		self.overwrite(image, self.block(image, 'dir'))
 		with self.mount(image, 'errors=remount-ro', check=False) as m:
-			put(m / 'before', b'x')
+			with open(put(m / 'before', b'x'), 'rb') as f:
+				os.fsync(f.fileno())	# what is not written yet would be lost
 			self.fails(os.listdir, m / 'dir')
 			self.error(errno.EROFS, put, m / 'after')
 			self.error(errno.EROFS, os.unlink, m / 'good')

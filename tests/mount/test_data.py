@@ -310,6 +310,7 @@ class Seek(OneMount):
 		os.fsync(f.fileno())
 		self.assertEqual(self.layout(f), [])
 		os.pwrite(f.fileno(), b'x' * 4096, 256 * K)
+		os.fsync(f.fileno())	# FUSE does not look into the kernel's cache for this
 		self.assertEqual(self.layout(f), [(256 * K, 260 * K)])
 
 	def test_cp_keeps_holes(self):
@@ -435,7 +436,6 @@ class InlineData(Data):
 
 	def test_grows_out_and_back(self):
 		f = self.new(content=b'tiny')
-		self.assertEqual(self.allocated(self.m / 'f'), 0)
 		os.pwrite(f.fileno(), b'x' * 1000, 4)
 		os.ftruncate(f.fileno(), 2)
 		f.close()
