@@ -112,7 +112,21 @@ int fixture_run(struct fixture *f, const char *format)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+static void fill_file(int fd, uint64_t bytes, int fill)
+{
+	static char block[1 << 16];
+
+	memset(block, fill, sizeof(block));
+	for (uint64_t pos = 0; pos < bytes; pos += sizeof(block))
+		cr_assert_eq(pwrite(fd, block, sizeof(block), pos), (ssize_t)sizeof(block));
+}
+
 void fixture_format(struct fixture *f, uint64_t bytes, const char *mkfs_options)
+{
+	fixture_format_on(f, bytes, mkfs_options, 0);
+}
+
+void fixture_format_on(struct fixture *f, uint64_t bytes, const char *mkfs_options, int fill)
 {
 	char command[512];
 	int status;
@@ -121,6 +135,8 @@ void fixture_format(struct fixture *f, uint64_t bytes, const char *mkfs_options)
 	strcpy(f->path, "/tmp/foliofs-ext4-XXXXXX");
 	f->fd = mkstemp(f->path);
 	cr_assert(f->fd >= 0 && !ftruncate(f->fd, bytes));
+	if (fill)
+		fill_file(f->fd, bytes, fill);
 	snprintf(command, sizeof(command),
 		 "PATH=$PATH:/usr/sbin:/sbin mkfs.ext4 -F -q -E nodiscard %s %s >/dev/null 2>&1",
 		 mkfs_options, f->path);

@@ -27,6 +27,8 @@ struct fixture {
 
 /* mkfs.ext4 -F with @mkfs_options on a new file of @bytes. */
 void fixture_format(struct fixture *f, uint64_t bytes, const char *mkfs_options);
+/* The same over bytes that are not zero. */
+void fixture_format_on(struct fixture *f, uint64_t bytes, const char *mkfs_options, int fill);
 /* Returns what ext4_open() returned. */
 int fixture_open(struct fixture *f);
 /* Closes the volume; returns what ->close returned. */

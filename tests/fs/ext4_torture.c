@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Torture: threads do random things to a small tree through the volume's ops, on a cache much smaller than
- * the data, for as many seconds as the first argument says; then the image must please e2fsck.
+ * the data, for as many seconds as the first argument says; then the image must please e2fsck. Further
+ * arguments: a seed, and mkfs options instead of the usual ones.
  *
  * Every byte that is ever written at a position of a file has the value that pattern() gives the
  * position, so a read may see only that or zero (a hole, a truncated part): a block that was freed under a
@@ -344,6 +345,8 @@ int main(int argc, char **argv)
 	unsigned int seconds = argc > 1 ? atoi(argv[1]) : 2;
 	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : (uint64_t)time(NULL);
 
+	if (argc > 3)
+		return torture(argv[3], seconds, seed);
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && !failed; i++)
 		torture(kinds[i], seconds, seed + i);
 	return failed;

@@ -109,6 +109,29 @@ Test(ext4_inode, directories_of_the_root_are_spread)
 	fixture_finish(&f);
 }
 
+/* Inode tables and bitmaps that mkfs left as they were are taken into use piece by piece. */
+Test(ext4_inode, tables_that_were_never_written)
+{
+	struct fixture f;
+	char path[40];
+
+	fixture_format_on(&f, 64 * MIB, "-b 1024 -E lazy_itable_init=1,nodiscard", 0xa5);
+	cr_assert_eq(fixture_open(&f), 0);
+	for (int i = 0; i < 12; i++) {
+		snprintf(path, sizeof(path), "d%d", i);
+		fixture_put(&f, fixture_create(&f, path, S_IFDIR | 0755));
+		for (int j = 0; j < 10; j++) {
+			snprintf(path, sizeof(path), "d%d/f%d", i, j);
+			fixture_put(&f, fixture_create(&f, path, S_IFREG | 0644));
+		}
+	}
+	cr_assert_eq(fixture_close(&f), 0);
+	cr_expect_eq(fixture_fsck(&f), 0);
+	cr_assert_eq(fixture_open(&f), 0);
+	fixture_put(&f, fixture_find(&f, "d11/f9"));
+	fixture_finish(&f);
+}
+
 Test(ext4_inode, runs_out_with_enospc)
 {
 	struct vnode *root, *node;

@@ -46,6 +46,9 @@ ParameterizedTestParameters(ext4_super, opens_and_leaves_clean)
 		{ "-O ^metadata_csum,uninit_bg", 1024 },
 		{ "-O ^flex_bg -g 1024", 1024 },
 		{ "-O orphan_file", 1024 },
+		{ "-b 4096 -I 1024", 4096 },
+		{ "-O ea_inode,large_dir", 1024 },
+		{ "-O project", 1024 },
 	};
 
 	return cr_make_param_array(struct kind, kinds, sizeof(kinds) / sizeof(kinds[0]));
