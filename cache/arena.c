@@ -22,6 +22,8 @@
 
 #define HUGE_PAGE (2UL << 20)
 #define WAIT_NS (10 * MSEC)
+#define SHARE_MIN 32		/* frames */
+#define SHARE_MAX 1024
 
 static void buddy_put(struct cache *cache, struct folio *folio, unsigned int order)
 {
@@ -82,6 +84,16 @@ static struct folio *buddy_alloc(struct cache *cache, unsigned int order)
 	return folio;
 }
 
+/* Enough for the one thread that changes metadata, and for a run being written. */
+static unsigned long device_share(unsigned long nr_frames)
+{
+	unsigned long share = nr_frames / 16;
+
+	if (share < SHARE_MIN)
+		return SHARE_MIN;
+	return share < SHARE_MAX ? share : SHARE_MAX;
+}
+
 static void init_frames(struct cache *cache, char *base)
 {
 	unsigned long pfn;
@@ -109,7 +121,7 @@ int arena_init(struct cache *cache)
 	int order;
 
 	cache->nr_frames = cache->config.bytes >> PAGE_SHIFT;
-	cache->device_share = cache->nr_frames / 8;
+	cache->device_share = device_share(cache->nr_frames);
 	for (order = 0; order <= MAX_FOLIO_ORDER; order++)
 		INIT_LIST_HEAD(&cache->free[order]);
 	if (pthread_mutex_init(&cache->arena_lock, NULL) || cond_init(&cache->frame_freed))
