@@ -10,10 +10,11 @@
  * There is no flush handler: the kernel asks once, hears ENOSYS and asks no more, which saves each
  * close a round trip.
  *
- * Set-uid bits. The first HANDLE_KILLPRIV stays off: with the writeback cache a write comes here long
- * after the write(2), when the bit may have been set again. The second (init.c) has the kernel say with each
- * write and truncation whether the bits are to go; O_TRUNC, chown, fallocate and copies are our own part. A kernel
- * without it clears them with a setattr, and finds nothing to do here.
+ * Set-uid bits. The first HANDLE_KILLPRIV stays off: with the writeback cache a write comes here
+ * long after the write(2), when the bit may have been set again. The second (init.c) has the
+ * kernel say with each write and truncation whether the bits are to go; O_TRUNC, chown, fallocate
+ * and copies are our own part. A kernel without it clears them with a setattr, and finds nothing
+ * to do here.
  */
 #include <string.h>
 #include "dispatch.h"

@@ -6,7 +6,10 @@
 #include <errno.h>
 #include "session.h"
 
-/* The daemon is the image's only owner: what the kernel knows stays true until the kernel changes it. */
+/*
+ * The daemon is the image's only owner: what the kernel knows stays true until the kernel changes
+ * it.
+ */
 #define FOREVER (365.0 * 24 * 3600)
 
 /* What an open file needs: fi->fh. */
@@ -24,7 +27,10 @@ static inline const struct volume_ops *ops_of(fuse_req_t req)
 	return session_of(req)->volume->ops;
 }
 
-/* The kernel's number of a file is the address of its vnode, which it holds references to; the root's is 1. */
+/*
+ * The kernel's number of a file is the address of its vnode, which it holds references to; the
+ * root's is 1.
+ */
 static inline struct vnode *node_of(fuse_req_t req, fuse_ino_t ino)
 {
 	return ino == FUSE_ROOT_ID ? session_of(req)->root : (struct vnode *)(uintptr_t)ino;

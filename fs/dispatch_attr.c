@@ -25,8 +25,8 @@ void do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 }
 
 /*
- * chown takes set-uid bits away, and so does truncation where the kernel says so: as it does in a bit that
- * libfuse keeps from us.
+ * chown takes set-uid bits away, and so does truncation where the kernel says so: as it does in a
+ * bit that libfuse keeps from us.
  */
 static unsigned int drop_priv(const struct vnode *node, struct stat *attr, unsigned int valid)
 {
@@ -48,10 +48,14 @@ void do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		int fuse;
 		unsigned int vattr;
 	} bits[] = {
-		{FUSE_SET_ATTR_MODE, VATTR_MODE},	    {FUSE_SET_ATTR_UID, VATTR_UID},
-		{FUSE_SET_ATTR_GID, VATTR_GID},		    {FUSE_SET_ATTR_SIZE, VATTR_SIZE},
-		{FUSE_SET_ATTR_ATIME, VATTR_ATIME},	    {FUSE_SET_ATTR_MTIME, VATTR_MTIME},
-		{FUSE_SET_ATTR_ATIME_NOW, VATTR_ATIME_NOW}, {FUSE_SET_ATTR_MTIME_NOW, VATTR_MTIME_NOW},
+		{FUSE_SET_ATTR_MODE, VATTR_MODE},
+		{FUSE_SET_ATTR_UID, VATTR_UID},
+		{FUSE_SET_ATTR_GID, VATTR_GID},
+		{FUSE_SET_ATTR_SIZE, VATTR_SIZE},
+		{FUSE_SET_ATTR_ATIME, VATTR_ATIME},
+		{FUSE_SET_ATTR_MTIME, VATTR_MTIME},
+		{FUSE_SET_ATTR_ATIME_NOW, VATTR_ATIME_NOW},
+		{FUSE_SET_ATTR_MTIME_NOW, VATTR_MTIME_NOW},
 		{FUSE_SET_ATTR_CTIME, VATTR_CTIME},
 	};
 	const struct volume_ops *ops = ops_of(req);

@@ -3,11 +3,11 @@
  * The data of files: open, read, write, fsync and their kin.
  *
  * A read's reply points into the folios, which stay referenced until it is sent: no copy is made
- * here. Folios that replies point into cannot be reclaimed, so no more than a part of the cache may be
- * lent at a time; a read that would pass the limit copies into a buffer instead.
+ * here. Folios that replies point into cannot be reclaimed, so no more than a part of the cache
+ * may be lent at a time; a read that would pass the limit copies into a buffer instead.
  *
- * Each open file remembers the write errors that it has been told of, so that fsync tells each file of each
- * error once.
+ * Each open file remembers the write errors that it has been told of, so that fsync tells each
+ * file of each error once.
  */
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -135,7 +135,10 @@ static int lend(struct lent *lent, struct mapping *mapping, loff_t pos, size_t s
 	return lent->len ? 0 : ret;
 }
 
-/* The size is read after the folios' bytes were seen valid: what lies behind it is not the file's. */
+/*
+ * The size is read after the folios' bytes were seen valid: what lies behind it is not the
+ * file's.
+ */
 static void clip_lent(struct lent *lent, loff_t left)
 {
 	while (lent->nr_iov && (loff_t)lent->len > left) {
@@ -247,9 +250,10 @@ void do_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t pos, off_t len
 }
 
 /*
- * The kernel does not write its dirty pages before it asks for data and holes. It has some only while
- * the file is open for writing; then they are fetched by telling it that the file has changed. This
- * waits for other workers, so not all of them may do it at once: 0 when it was done.
+ * The kernel does not write its dirty pages before it asks for data and holes. It has some only
+ * while the file is open for writing; then they are fetched by telling it that the file has
+ * changed. This waits for other workers, so not all of them may do it at once: 0 when it was
+ * done.
  */
 static int fetch_dirty_pages(fuse_req_t req, fuse_ino_t ino)
 {

@@ -3,8 +3,9 @@
  * Reading directories. Cookies are the volume's own, so nothing is kept for an open directory.
  *
  * readdirplus looks each name up, which must not be done from within the volume's readdir (it
- * holds its locks there). So names are gathered first. One that has been removed in between is left
- * out: the kernel lets no removal return while it reads the directory, but another may be under way.
+ * holds its locks there). So names are gathered first. One that has been removed in between is
+ * left out: the kernel lets no removal return while it reads the directory, but another may be
+ * under way.
  */
 #include <dirent.h>
 #include <stdlib.h>
@@ -86,7 +87,8 @@ struct gathering {
 	fuse_req_t req;
 	char *buf;
 	size_t used;
-	size_t size, reply_size;	/* of the kernel's buffer, and what these names take of it */
+	size_t size;		/* of the kernel's buffer */
+	size_t reply_size;	/* what these names take of it */
 };
 
 static size_t gathered_size(size_t namelen)
@@ -162,7 +164,8 @@ static void take_back(struct listing *list)
 }
 
 /* Fills the reply from @pos on; goes on when all names of a round have been removed. */
-static int list_plus(struct listing *list, struct gathering *gather, struct vnode *dir, uint64_t pos)
+static int list_plus(struct listing *list, struct gathering *gather, struct vnode *dir,
+		     uint64_t pos)
 {
 	int ret;
 

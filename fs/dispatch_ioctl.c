@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * ioctl: inode flags and the like, as the kernel asks for them on behalf of lsattr and chattr;
- * trimming and the label; and our own (foliofs_ioctl.h). Those that concern the whole volume are for root and for the
- * user who runs the daemon.
+ * trimming and the label; and our own (foliofs_ioctl.h). Those that concern the whole volume are
+ * for root and for the user who runs the daemon.
  */
 #include <linux/fs.h>
 #include <string.h>

@@ -2,9 +2,9 @@
 /*
  * Names: lookup, creation, removal, renaming.
  *
- * A volume without an operation that changes names answers EPERM, as a file system that has no such
- * files does. A name that is not there is told to the kernel as an entry without a file, which it keeps: nobody
- * else can make the name appear.
+ * A volume without an operation that changes names answers EPERM, as a file system that has no
+ * such files does. A name that is not there is told to the kernel as an entry without a file,
+ * which it keeps: nobody else can make the name appear.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -25,7 +25,10 @@ void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 void do_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)
 {
-	/* The root's references are the session's: the kernel was not given any by a lookup of "/". */
+	/*
+	 * The root's references are the session's: the kernel was not given any by a lookup of
+	 * "/".
+	 */
 	if (ino != FUSE_ROOT_ID)
 		ops_of(req)->put(node_of(req, ino), nlookup);
 	fuse_reply_none(req);

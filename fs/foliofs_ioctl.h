@@ -18,7 +18,8 @@
  * @misses: folios asked for and not there
  * @read_bytes: from the image
  * @written_bytes: to the image
- * @bound_bytes: the bound of the cache's memory; used_, dirty_ and writeback_bytes are parts of it, now
+ * @bound_bytes: the bound of the cache's memory; used_, dirty_ and writeback_bytes are parts of
+ * it, now
  * @requests: FUSE requests by opcode; the last counts all opcodes from there on
  */
 struct foliofs_stats {
@@ -32,7 +33,10 @@ struct foliofs_stats {
 };
 
 #define FOLIOFS_IOC_STATS _IOR(0xf0, 1, struct foliofs_stats)
-/* All that the daemon holds to the image, durable; an error is the first write error since the last time. */
+/*
+ * All that the daemon holds to the image, durable; an error is the first write error since the
+ * last time.
+ */
 #define FOLIOFS_IOC_SYNC _IO(0xf0, 2)
 
 #endif

@@ -62,10 +62,10 @@ struct image_options {
 };
 
 /*
- * image_file_open - open and lock a regular file or a block device.
- * A file that cannot be opened for writing (EACCES, EROFS, EPERM) is opened for reading, with a
- * warning. The OFD lock covers the whole file: exclusive when writable, shared when read-only; -EBUSY when it is
- * taken. One clear message has been logged when an error is returned.
+ * image_file_open - open and lock a regular file or a block device. A file that cannot be opened
+ * for writing (EACCES, EROFS, EPERM) is opened for reading, with a warning. The OFD lock covers
+ * the whole file: exclusive when writable, shared when read-only; -EBUSY when it is taken. One
+ * clear message has been logged when an error is returned.
  */
 int image_file_open(struct image **out, const char *path, const struct image_options *options);
 

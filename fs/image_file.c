@@ -3,19 +3,19 @@
  * An image in a regular file or on a block device.
  *
  * The file is opened twice where the host can do O_DIRECT. Transfers that are aligned take the
- * direct descriptor, so that the host does not cache what the cache above caches. What is not aligned
- * (the end of a file of odd length) takes the other one; the host keeps the two coherent for reads. A
- * write is another matter: the host's writeback of a page that holds one misaligned write could
- * overtake a direct write beside it in the same page. So the first misaligned write turns direct
- * transfers off for good.
+ * direct descriptor, so that the host does not cache what the cache above caches. What is not
+ * aligned (the end of a file of odd length) takes the other one; the host keeps the two coherent
+ * for reads. A write is another matter: the host's writeback of a page that holds one misaligned
+ * write could overtake a direct write beside it in the same page. So the first misaligned write
+ * turns direct transfers off for good.
  *
- * One transfer is one preadv() or pwritev(); more go to an io_uring at once (image_uring.c) and what
- * that leaves short is finished here.
+ * One transfer is one preadv() or pwritev(); more go to an io_uring at once (image_uring.c) and
+ * what that leaves short is finished here.
  *
  * Locking the image. An OFD lock on the whole file keeps other foliofs, qemu and the like out. A
- * caller that hands us the image as one of its descriptors (/proc/self/fd/3), as Apptainer does, may
- * hold a POSIX lock on it itself, on our behalf: then only the far end of the file's range is locked,
- * which still meets the lock of any other foliofs.
+ * caller that hands us the image as one of its descriptors (/proc/self/fd/3), as Apptainer does,
+ * may hold a POSIX lock on it itself, on our behalf: then only the far end of the file's range is
+ * locked, which still meets the lock of any other foliofs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -173,7 +173,8 @@ static int file_discard(struct image *image, uint64_t offset, uint64_t len)
 	if (file->blkdev)
 		ret = ioctl(file->fd, BLKDISCARD, range);
 	else
-		ret = fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, range[0], len);
+		ret = fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, range[0],
+				len);
 	if (!ret)
 		return 0;
 	return errno == ENOTTY || errno == ENOSYS ? -EOPNOTSUPP : -errno;
@@ -322,7 +323,8 @@ static void open_direct(struct image_file *file)
 
 	file->image.align = 1;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
-	file->direct_fd = open(path, (file->image.readonly ? O_RDONLY : O_RDWR) | O_DIRECT | O_CLOEXEC);
+	file->direct_fd =
+		open(path, (file->image.readonly ? O_RDONLY : O_RDWR) | O_DIRECT | O_CLOEXEC);
 	if (file->direct_fd < 0)
 		return;
 	align = direct_align(file);

@@ -2,9 +2,10 @@
 /*
  * Many transfers at once, on an io_uring of the calling thread.
  *
- * A ring for each thread needs no lock, and each thread waits for its own transfers alone. It is made
- * at the first use and freed when the thread ends. Where io_uring is refused (seccomp, sysctl, memory
- * limits) that is remembered for the whole process and the caller goes on with preadv() and pwritev().
+ * A ring for each thread needs no lock, and each thread waits for its own transfers alone. It is
+ * made at the first use and freed when the thread ends. Where io_uring is refused (seccomp,
+ * sysctl, memory limits) that is remembered for the whole process and the caller goes on with
+ * preadv() and pwritev().
  */
 #include <errno.h>
 #include <liburing.h>
@@ -106,8 +107,9 @@ int image_uring_submit(struct image_file *file, struct image_io *ios, unsigned i
 			in_flight++;
 		}
 		/*
-		 * EINTR and a busy kernel leave all where it was: ask again. Nothing else can go wrong once the
-		 * ring exists, and returning with transfers in flight would free their memory under them.
+		 * EINTR and a busy kernel leave all where it was: ask again. Nothing else can go
+		 * wrong once the ring exists, and returning with transfers in flight would free
+		 * their memory under them.
 		 */
 		io_uring_submit_and_wait(ring, 1);
 		in_flight -= ring_reap(ring);

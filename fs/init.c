@@ -2,11 +2,12 @@
 /*
  * What libfuse 3.14 cannot agree with the kernel: flags of the INIT reply that it does not know.
  *
- * All replies go through reply_writev(), which adds these flags to the one for INIT where the kernel offers
- * them.
+ * All replies go through reply_writev(), which adds these flags to the one for INIT where the
+ * kernel offers them.
  *
- * HANDLE_KILLPRIV_V2	we clear set-uid bits ourselves where the request says so. In return the kernel remembers
- *			that a file has no security.capability; otherwise it asks before every write(2).
+ * HANDLE_KILLPRIV_V2	we clear set-uid bits ourselves where the request says so. In return the
+ *			kernel remembers that a file has no security.capability; otherwise it asks
+ *			before every write(2).
  * DIRECT_IO_ALLOW_MMAP	files opened with direct_io can be mapped shared.
  *
  * A libfuse that knows them has set them already, which does no harm.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Messages for people, one line each and written at once, so that lines of several threads do not mix.
- * Once in the background they go to syslog.
+ * Messages for people, one line each and written at once, so that lines of several threads do not
+ * mix. Once in the background they go to syslog.
  */
 #include <stdarg.h>
 #include <stdbool.h>

@@ -3,12 +3,12 @@
  * foliofs [-o options] IMAGE MOUNTPOINT
  *
  * The checks that need no change of anything come first, then the image (opened and locked), the
- * cache, the volume, the mount. What fails is told in one line on standard error, with exit status 1, and
- * what was set up before it is taken down.
+ * cache, the volume, the mount. What fails is told in one line on standard error, with exit
+ * status 1, and what was set up before it is taken down.
  *
- * Without -f the work is done in a child, and the parent waits for it: threads, rings and locks are all made
- * after the fork. The child says through a pipe when it has mounted; when it ends without that, its messages
- * have been seen and the parent fails, too.
+ * Without -f the work is done in a child, and the parent waits for it: threads, rings and locks
+ * are all made after the fork. The child says through a pipe when it has mounted; when it ends
+ * without that, its messages have been seen and the parent fails, too.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The command line. One table says for each -o option its name, the kind of value, where that goes
- * and what -h tells of it; parsing, help and messages are made from it. Options of the FUSE library and of
- * mount(8) are rows, too: what is in no row is refused.
+ * The command line. One table says for each -o option its name, the kind of value, where that
+ * goes and what -h tells of it; parsing, help and messages are made from it. Options of the FUSE
+ * library and of mount(8) are rows, too: what is in no row is refused.
  */
 #include <errno.h>
 #include <limits.h>
@@ -39,79 +39,84 @@ struct row {
 	enum kind kind;
 	size_t target;
 	const char *value, *help;
-	size_t also;		/* a further bool to set, as NO_FIELD or offset */
+	size_t also;		/* a further bool to set; 0, where no bool is: none */
 	unsigned int most;
 };
 
-#define AT(field) offsetof(struct options, field)
-#define NO_FIELD SIZE_MAX
+#define AT(field) .target = offsetof(struct options, field)
+#define ALSO(field) .also = offsetof(struct options, field)
+#define ROW(text, what, ...) {.name = text, .kind = KIND_##what, ##__VA_ARGS__}
+#define HELP(text) .help = text
+#define VALUE(of, text) .value = of, .help = text
 
 static const struct row rows[] = {
-	{"ro", KIND_SET, AT(ro), NULL, "mount read-only", NO_FIELD, 0},
-	{"rw", KIND_CLEAR, AT(ro), NULL, "mount read-write (the default)", NO_FIELD, 0},
-	{"raw", KIND_SET, AT(raw), NULL, "show the image as one file of its name", NO_FIELD, 0},
-	{"offset", KIND_SIZE, AT(offset), "BYTES", "the image starts there in the file", NO_FIELD, 0},
-	{"cache_size", KIND_SIZE, AT(cache_size), "BYTES",
-	 "bound of the cache (an eighth of memory, 16M to 1G)", NO_FIELD, 0},
-	{"direct_io", KIND_SET, AT(direct_io), NULL, "do not let the kernel cache files as well",
-	 NO_FIELD, 0},
-	{"commit", KIND_NUMBER, AT(commit), "SECONDS", "write back what is older (5)", NO_FIELD, 86400},
-	{"errors", KIND_ERRORS, AT(errors), "POLICY",
-	 "on damage: continue, remount-ro or panic (the image tells)", NO_FIELD, 0},
-	{"norecovery", KIND_SET, AT(norecovery), NULL, "leave the journal alone (implies ro)", AT(ro), 0},
-	{"noload", KIND_SET, AT(norecovery), NULL, "the same", AT(ro), 0},
-	{"fakeroot", KIND_SET, AT(fakeroot), NULL, "everybody may do what root may", NO_FIELD, 0},
-	{"uid", KIND_ID, AT(uid), "ID", "show all files as owned by this user", AT(set_uid), 0},
-	{"gid", KIND_ID, AT(gid), "ID", "show all files as owned by this group", AT(set_gid), 0},
-	{"acl", KIND_SET, AT(acl), NULL, "honour POSIX ACLs (the default)", NO_FIELD, 0},
-	{"noacl", KIND_CLEAR, AT(acl), NULL, "do not", NO_FIELD, 0},
-	{"minixdf", KIND_SET, AT(minixdf), NULL, "df counts metadata as space, too", NO_FIELD, 0},
-	{"bsddf", KIND_CLEAR, AT(minixdf), NULL, "df does not (the default)", NO_FIELD, 0},
-	{"spin", KIND_NUMBER, AT(spin), "MICROSECONDS",
-	 "look for the next request that long before sleeping (50; 0: off)", NO_FIELD, SPIN_MOST},
-	{"lockfile", KIND_STRING, AT(lockfile), "FILE", "make FILE while mounted; it must not exist",
-	 NO_FIELD, 0},
-	{"debug", KIND_SET, AT(debug), NULL, "as -d", NO_FIELD, 0},
-	{"fuse2fs_debug", KIND_SET, AT(debug), NULL, NULL, NO_FIELD, 0},
-	{"default_permissions", KIND_SET, AT(default_permissions), NULL,
-	 "let the kernel check permissions (the default without fakeroot)", NO_FIELD, 0},
-	{"allow_other", KIND_FUSE, NO_FIELD, NULL, "let other users in", AT(allow_other), 0},
-	{"allow_root", KIND_FUSE, NO_FIELD, NULL, "let root in", NO_FIELD, 0},
-	{"auto_unmount", KIND_FUSE, NO_FIELD, NULL, "unmount when the daemon dies", NO_FIELD, 0},
-	{"fsname", KIND_FUSE, NO_FIELD, "NAME", "source in the mount table (the image)", NO_FIELD, 0},
-	{"subtype", KIND_FUSE, NO_FIELD, "NAME", "type in the mount table (foliofs)", NO_FIELD, 0},
-	{"max_read", KIND_FUSE, NO_FIELD, "BYTES", "largest read request", NO_FIELD, 0},
-	{"suid", KIND_FUSE, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"nosuid", KIND_FUSE, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"dev", KIND_FUSE, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"nodev", KIND_FUSE, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"exec", KIND_FUSE, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"noexec", KIND_FUSE, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"sync", KIND_FUSE, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"async", KIND_FUSE, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"dirsync", KIND_FUSE, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"atime", KIND_FUSE, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"noatime", KIND_FUSE, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"context", KIND_FUSE, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"fscontext", KIND_FUSE, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"defcontext", KIND_FUSE, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"rootcontext", KIND_FUSE, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"no_default_opts", KIND_NOTHING, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"directio", KIND_NOTHING, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"user_xattr", KIND_NOTHING, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"noblock_validity", KIND_NOTHING, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"nodelalloc", KIND_NOTHING, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"kernel_cache", KIND_NOTHING, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"use_ino", KIND_NOTHING, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"nonempty", KIND_NOTHING, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"defaults", KIND_NOTHING, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"auto", KIND_NOTHING, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"noauto", KIND_NOTHING, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"nofail", KIND_NOTHING, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"user", KIND_NOTHING, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"users", KIND_NOTHING, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"nouser", KIND_NOTHING, NO_FIELD, NULL, NULL, NO_FIELD, 0},
-	{"_netdev", KIND_NOTHING, NO_FIELD, NULL, NULL, NO_FIELD, 0},
+	ROW("ro", SET, AT(ro), HELP("mount read-only")),
+	ROW("rw", CLEAR, AT(ro), HELP("mount read-write (the default)")),
+	ROW("raw", SET, AT(raw), HELP("show the image as one file of its name")),
+	ROW("offset", SIZE, AT(offset), VALUE("BYTES", "the image starts there in the file")),
+	ROW("cache_size", SIZE, AT(cache_size),
+	    VALUE("BYTES", "bound of the cache (an eighth of memory, 16M to 1G)")),
+	ROW("direct_io", SET, AT(direct_io), HELP("do not let the kernel cache files as well")),
+	ROW("commit", NUMBER, AT(commit), VALUE("SECONDS", "write back what is older (5)"),
+	    .most = 86400),
+	ROW("errors", ERRORS, AT(errors),
+	    VALUE("POLICY", "on damage: continue, remount-ro or panic (the image tells)")),
+	ROW("norecovery", SET, AT(norecovery), ALSO(ro),
+	    HELP("leave the journal alone (implies ro)")),
+	ROW("noload", SET, AT(norecovery), ALSO(ro), HELP("the same")),
+	ROW("fakeroot", SET, AT(fakeroot), HELP("everybody may do what root may")),
+	ROW("uid", ID, AT(uid), ALSO(set_uid), VALUE("ID", "show all files as owned by this user")),
+	ROW("gid", ID, AT(gid), ALSO(set_gid),
+	    VALUE("ID", "show all files as owned by this group")),
+	ROW("acl", SET, AT(acl), HELP("honour POSIX ACLs (the default)")),
+	ROW("noacl", CLEAR, AT(acl), HELP("do not")),
+	ROW("minixdf", SET, AT(minixdf), HELP("df counts metadata as space, too")),
+	ROW("bsddf", CLEAR, AT(minixdf), HELP("df does not (the default)")),
+	ROW("spin", NUMBER, AT(spin), .most = SPIN_MOST,
+	    VALUE("MICROSECONDS", "look that long for a request before sleeping (50; 0: off)")),
+	ROW("lockfile", STRING, AT(lockfile),
+	    VALUE("FILE", "make FILE while mounted; it must not exist")),
+	ROW("debug", SET, AT(debug), HELP("as -d")),
+	ROW("fuse2fs_debug", SET, AT(debug)),
+	ROW("default_permissions", SET, AT(default_permissions),
+	    HELP("let the kernel check permissions (the default without fakeroot)")),
+	ROW("allow_other", FUSE, ALSO(allow_other), HELP("let other users in")),
+	ROW("allow_root", FUSE, HELP("let root in")),
+	ROW("auto_unmount", FUSE, HELP("unmount when the daemon dies")),
+	ROW("fsname", FUSE, VALUE("NAME", "source in the mount table (the image)")),
+	ROW("subtype", FUSE, VALUE("NAME", "type in the mount table (foliofs)")),
+	ROW("max_read", FUSE, VALUE("BYTES", "largest read request")),
+	ROW("suid", FUSE),
+	ROW("nosuid", FUSE),
+	ROW("dev", FUSE),
+	ROW("nodev", FUSE),
+	ROW("exec", FUSE),
+	ROW("noexec", FUSE),
+	ROW("sync", FUSE),
+	ROW("async", FUSE),
+	ROW("dirsync", FUSE),
+	ROW("atime", FUSE),
+	ROW("noatime", FUSE),
+	ROW("context", FUSE),
+	ROW("fscontext", FUSE),
+	ROW("defcontext", FUSE),
+	ROW("rootcontext", FUSE),
+	ROW("no_default_opts", NOTHING),
+	ROW("directio", NOTHING),
+	ROW("user_xattr", NOTHING),
+	ROW("noblock_validity", NOTHING),
+	ROW("nodelalloc", NOTHING),
+	ROW("kernel_cache", NOTHING),
+	ROW("use_ino", NOTHING),
+	ROW("nonempty", NOTHING),
+	ROW("defaults", NOTHING),
+	ROW("auto", NOTHING),
+	ROW("noauto", NOTHING),
+	ROW("nofail", NOTHING),
+	ROW("user", NOTHING),
+	ROW("users", NOTHING),
+	ROW("nouser", NOTHING),
+	ROW("_netdev", NOTHING),
 };
 
 #define NR_ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -219,9 +224,9 @@ static int set_string(char **target, const char *value)
 /* @opt is the whole text, @value what is behind '=', or NULL. */
 static int apply(struct options *options, const struct row *row, const char *opt, const char *value)
 {
-	char *target = (char *)options + (row->target == NO_FIELD ? 0 : row->target);
+	char *target = (char *)options + row->target;
 
-	if (row->also != NO_FIELD)
+	if (row->also)
 		*((bool *)((char *)options + row->also)) = true;
 	switch (row->kind) {
 	case KIND_SET:
@@ -237,7 +242,9 @@ static int apply(struct options *options, const struct row *row, const char *opt
 	case KIND_ID:
 		return set_number(row, (unsigned int *)target, value, UINT_MAX - 1);
 	case KIND_STRING:
-		return *value ? set_string((char **)target, value) : bad_value(row, value, "a name");
+		if (!*value)
+			return bad_value(row, value, "a name");
+		return set_string((char **)target, value);
 	case KIND_ERRORS:
 		return set_errors(row, (enum errors_policy *)target, value);
 	case KIND_FUSE:
@@ -452,5 +459,6 @@ void options_print_help(void)
 			 rows[i].value ?: "");
 		printf("    %-25s %s\n", name, rows[i].help);
 	}
-	printf("\nOf mount(8): suid, nosuid, dev, nodev, exec, noexec, sync, dirsync, atime, noatime.\n");
+	printf("\nOf mount(8): suid, nosuid, dev, nodev, exec, noexec, sync, dirsync, atime,\n"
+	       "noatime.\n");
 }

@@ -6,8 +6,8 @@
  * of its own right on the image: offsets are the image's. The last page may lie partly behind the
  * end; there it reads as zeros and is never written.
  *
- * Locks: one for writers, so that filemap_write() has the one that it asks for. Attributes are those of
- * the image at the time of the mount; only times change, in memory alone.
+ * Locks: one for writers, so that filemap_write() has the one that it asks for. Attributes are
+ * those of the image at the time of the mount; only times change, in memory alone.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -241,7 +241,10 @@ static int raw_write_folios(struct mapping *mapping, struct folio **folios, unsi
 	struct iovec iov[RAW_RUN];
 	int ret = 0;
 
-	/* Every block has its place, and WRITEBACK keeps the folios and their bytes where they are. */
+	/*
+	 * Every block has its place, and WRITEBACK keeps the folios and their bytes where they
+	 * are.
+	 */
 	for (unsigned int i = 0; i < nr; i++)
 		folio_unlock(folios[i]);
 	for (unsigned int start = 0; start < nr; start += RAW_RUN) {
@@ -339,7 +342,8 @@ int raw_open(struct volume **out, struct image *image, struct cache *cache,
 	raw->file.volume = &raw->vol;
 	raw->file.ino = RAW_FILE_INO;
 	raw->file.mode = S_IFREG | S_IRUSR | write;
-	ret = mapping_init(&raw->file.mapping, cache, MAPPING_FILE, PAGE_SHIFT, &raw_mapping_ops, raw);
+	ret = mapping_init(&raw->file.mapping, cache, MAPPING_FILE, PAGE_SHIFT, &raw_mapping_ops,
+			   raw);
 	if (ret) {
 		log_error("cannot set up the cache: %s", strerror(-ret));
 		free(raw);

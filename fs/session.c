@@ -3,9 +3,9 @@
  * One mount from its beginning to its end.
  *
  * The main thread mounts, starts the workers and then waits for the first of: the workers have
- * seen the unmount; a signal. On a signal the kernel's dirty pages are fetched (syncfs) and the file
- * system is unmounted while the workers go on serving, so that nothing that was written is lost. A mount
- * that is busy is detached; its users get a short while to end.
+ * seen the unmount; a signal. On a signal the kernel's dirty pages are fetched (syncfs) and the
+ * file system is unmounted while the workers go on serving, so that nothing that was written is
+ * lost. A mount that is busy is detached; its users get a short while to end.
  */
 #include <errno.h>
 #include <fcntl.h>

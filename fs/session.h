@@ -41,8 +41,8 @@ void session_block_signals(void);
  * @session: volume, cache, options set
  * @ready: called when mounted; an error from it ends the session
  *
- * SIGTERM, SIGINT and SIGHUP unmount. The volume stays open. Return: 0, or a negative errno after one
- * clear line was logged.
+ * SIGTERM, SIGINT and SIGHUP unmount. The volume stays open. Return: 0, or a negative errno after
+ * one clear line was logged.
  */
 int session_run(struct session *session, int (*ready)(void));
 

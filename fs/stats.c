@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The command `foliofs stats [--json] MOUNTPOINT`: asks the daemon by an ioctl on the mount's root. One table of
- * figures makes both forms.
+ * The command `foliofs stats [--json] MOUNTPOINT`: asks the daemon by an ioctl on the mount's
+ * root. One table of figures makes both forms.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,8 @@ static const struct {
 	{"hits", "hits", offsetof(struct foliofs_stats, hits), false},
 	{"misses", "misses", offsetof(struct foliofs_stats, misses), false},
 	{"read_bytes", "read from the image", offsetof(struct foliofs_stats, read_bytes), true},
-	{"written_bytes", "written to the image", offsetof(struct foliofs_stats, written_bytes), true},
+	{"written_bytes", "written to the image", offsetof(struct foliofs_stats, written_bytes),
+	 true},
 	{"evictions", "evictions", offsetof(struct foliofs_stats, evictions), false},
 	{"activations", "activations", offsetof(struct foliofs_stats, activations), false},
 	{"refaults", "refaults", offsetof(struct foliofs_stats, refaults), false},

@@ -2,9 +2,9 @@
 /*
  * Mount points, and the command `foliofs umount MOUNTPOINT`.
  *
- * umount(8) returns when the kernel has let go of a FUSE file system, but the daemon may still be writing
- * to the image. The command has everything written first (so that an error is told here), unmounts, and
- * waits for the daemon's end: the image is free then.
+ * umount(8) returns when the kernel has let go of a FUSE file system, but the daemon may still be
+ * writing to the image. The command has everything written first (so that an error is told here),
+ * unmounts, and waits for the daemon's end: the image is free then.
  */
 #include <errno.h>
 #include <fcntl.h>

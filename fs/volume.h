@@ -4,9 +4,9 @@
  * request into one call here and knows nothing of formats; a format knows nothing of FUSE.
  *
  * A vnode is one file in use. The format embeds it in its own inode. It is referenced: each
- * lookup, create, mknod, mkdir, symlink, link that succeeds hands out one reference to the caller, and the
- * session gives references back with ->put (one for each that the kernel forgets). A file whose
- * last link is gone lives until its last reference is.
+ * lookup, create, mknod, mkdir, symlink, link that succeeds hands out one reference to the
+ * caller, and the session gives references back with ->put (one for each that the kernel
+ * forgets). A file whose last link is gone lives until its last reference is.
  *
  * Locks are the format's. No call is made with a lock held. All may sleep. Permission checks are
  * the session's and the kernel's work (default_permissions), but for those that only the format
@@ -84,7 +84,8 @@ struct volume_ops {
 		     struct vnode **out);
 	int (*symlink)(struct vnode *dir, const char *name, const char *target,
 		       const struct cred *cred, struct vnode **out);
-	int (*link)(struct vnode *node, struct vnode *dir, const char *name);	/* +1 reference on node */
+	/* One more reference on @node. */
+	int (*link)(struct vnode *node, struct vnode *dir, const char *name);
 	int (*unlink)(struct vnode *dir, const char *name);
 	int (*rmdir)(struct vnode *dir, const char *name);
 	/* @flags: RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT */
@@ -107,7 +108,8 @@ struct volume_ops {
 
 	/* Data. Reading goes through filemap_get_pages() on the vnode's mapping. */
 	int (*open)(struct vnode *node, int flags);	/* checks only; NULL: always fine */
-	void (*accessed)(struct vnode *node);		/* atime policy after a read or readdir; may be NULL */
+	/* atime policy, after a read or readdir; may be NULL */
+	void (*accessed)(struct vnode *node);
 	/* Writes through the mapping, with times, suid clearing (when @kill_priv) and limits. */
 	ssize_t (*write)(struct vnode *node, loff_t pos, const void *buf, size_t len, bool append,
 			 bool kill_priv);
@@ -117,7 +119,10 @@ struct volume_ops {
 	ssize_t (*copy_range)(struct vnode *in, loff_t in_pos, struct vnode *out, loff_t out_pos,
 			      size_t len);
 
-	/* Extended attributes, full names ("user.x"). size 0 asks for the length; ERANGE; ENODATA. */
+	/*
+	 * Extended attributes, full names ("user.x"). size 0 asks for the length; ERANGE;
+	 * ENODATA.
+	 */
 	ssize_t (*getxattr)(struct vnode *node, const char *name, void *buf, size_t size);
 	int (*setxattr)(struct vnode *node, const char *name, const void *value, size_t size,
 			int flags, const struct cred *cred);

@@ -2,18 +2,18 @@
 /*
  * The threads that serve requests.
  *
- * Waking a sleeping thread is most of a small request's cost. So one worker, the poller, looks at the
- * device for a while (spin=) before it sleeps in poll(2), and serves what it finds itself; the others are
- * parked. That must not let one slow request hold up the others, so the poller hands its role on to a
- * parked worker (or a new one) before it serves a request
+ * Waking a sleeping thread is most of a small request's cost. So one worker, the poller, looks at
+ * the device for a while (spin=) before it sleeps in poll(2), and serves what it finds itself;
+ * the others are parked. That must not let one slow request hold up the others, so the poller
+ * hands its role on to a parked worker (or a new one) before it serves a request
  *	- that is heavy by its kind or size;
  *	- that turns out to wait for the image: image_about_to_wait() calls us;
- *	- that has kept it for longer than a few milliseconds whatever the reason: a watchdog looks, and
- *	  sleeps itself while there are no requests.
- * Tried: handing on before every request. The parked worker's waking then costs what polling saves.
+ *	- that has kept it for longer than a few milliseconds whatever the reason: a watchdog looks,
+ *	  and sleeps itself while there are no requests.
+ * Handing on before every request would wake a thread for each, which is what polling saves.
  *
- * The role is a pointer. Two workers may read the device at once for a moment; that does no harm, the
- * kernel gives each request to one of them.
+ * The role is a pointer. Two workers may read the device at once for a moment; that does no harm,
+ * the kernel gives each request to one of them.
  *
  * Locks: pool->lock guards all that is not marked atomic; a leaf.
  */
@@ -116,7 +116,10 @@ static void hand_over(struct worker *worker)
 	if (pool->poller == worker && !pool->stopping) {
 		__atomic_store_n(&pool->poller, NULL, __ATOMIC_RELAXED);
 		__atomic_store_n(&pool->busy, false, __ATOMIC_RELAXED);
-		/* Where no thread can be had, this worker becomes the poller again when it is done. */
+		/*
+		 * Where no thread can be had, this worker becomes the poller again when it is
+		 * done.
+		 */
 		if (pool->parked)
 			pthread_cond_signal(&pool->parked_wake);
 		else if (pool->nr < WORKERS_MAX)
@@ -424,7 +427,10 @@ int workers_join(struct workers *pool)
 {
 	int ret;
 
-	/* No worker starts another one once the end has come, and it comes before the first one returns. */
+	/*
+	 * No worker starts another one once the end has come, and it comes before the first one
+	 * returns.
+	 */
 	pthread_join(pool->watchdog, NULL);
 	for (unsigned int i = 0; i < pool->nr; i++)
 		pthread_join(pool->workers[i]->thread, NULL);

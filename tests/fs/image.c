@@ -337,7 +337,10 @@ static int try_open(const char *name, uint64_t offset)
 	return ret;
 }
 
-/* A caller may hold a POSIX lock on the image that it hands us; two of us are kept apart all the same. */
+/*
+ * A caller may hold a POSIX lock on the image that it hands us; two of us are kept apart all the
+ * same.
+ */
 Test(image, descriptor_locked_by_the_caller)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 8192};

@@ -226,9 +226,9 @@ Test(options, comma_in_a_value_is_escaped)
 Test(options, help_names_every_documented_option)
 {
 	static const char *const names[] = {
-		"ro",	  "raw",	"offset=BYTES", "cache_size=BYTES", "direct_io",   "commit=SECONDS",
-		"errors", "norecovery", "fakeroot",	"uid=ID",	    "gid=ID",	   "allow_other",
-		"spin=",  "minixdf",	"lockfile=",	"noload",	    "default_permissions",
+		"ro", "raw", "offset=BYTES", "cache_size=BYTES", "direct_io", "commit=SECONDS",
+		"errors", "norecovery", "fakeroot", "uid=ID", "gid=ID", "allow_other", "spin=",
+		"minixdf", "lockfile=", "noload", "default_permissions",
 	};
 	char text[8192];
 	size_t len;
