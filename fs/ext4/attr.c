@@ -3,10 +3,11 @@
  * Attributes: stat and its changes.
  *
  * raw holds everything but a regular file's size, which is its mapping's. Data that waits for its
- * blocks (delayed allocation) is counted as if it had them, so that nobody takes a file with data for a hole.
+ * blocks (delayed allocation) is counted as if it had them, so that nobody takes a file with data
+ * for a hole.
  *
- * A change of size comes first and by itself (it takes and gives up the volume lock); the rest is one
- * change. Whoever gives a file away, or shortens it without privilege, loses its suid bits.
+ * A change of size comes first and by itself (it takes and gives up the volume lock); the rest is
+ * one change. Whoever gives a file away, or shortens it without privilege, loses its suid bits.
  *
  * Locks: the volume lock to read; the inode lock exclusively and the volume lock to change.
  */

@@ -2,13 +2,13 @@
 /*
  * Making changes durable.
  *
- * Inodes, directories, extent blocks are written to the device mapping as they change. What libext2fs
- * keeps in memory (bitmaps, group descriptors, superblock) is brought there by a commit, and only the groups
- * that were marked: an fsync's cost must not grow with the image. Then the device mapping is
- * written out and the image flushed.
+ * Inodes, directories, extent blocks are written to the device mapping as they change. What
+ * libext2fs keeps in memory (bitmaps, group descriptors, superblock) is brought there by a commit,
+ * and only the groups that were marked: an fsync's cost must not grow with the image. Then the
+ * device mapping is written out and the image flushed.
  *
- * A thread does all of it every commit= seconds: first the files (their blocks are allocated
- * then), then the metadata that tells where they are. Backup superblocks and descriptors are left alone,
+ * A thread does all of it every commit= seconds: first the files (their blocks are allocated then),
+ * then the metadata that tells where they are. Backup superblocks and descriptors are left alone,
  * as the kernel does.
  *
  * Locks: the volume lock guards struct group_dirt. commit_lock guards commit_stop and is held only
@@ -107,10 +107,9 @@ static int write_inode_bitmap(struct ext4_volume *vol, dgrp_t group, void *buf)
 static int write_descriptors(struct ext4_volume *vol, unsigned int nr)
 {
 	ext2_filsys fs = vol->fs;
-	const char *table = (const char *)fs->group_desc;
+	uint64_t blk = ext2fs_descriptor_block_loc2(fs, fs->super->s_first_data_block, nr);
 
-	return device_write(vol, ext2fs_descriptor_block_loc2(fs, fs->super->s_first_data_block, nr),
-			    table + (size_t)nr * fs->blocksize);
+	return device_write(vol, blk, (const char *)fs->group_desc + (size_t)nr * fs->blocksize);
 }
 
 static int compare_groups(const void *a, const void *b)

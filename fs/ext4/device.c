@@ -3,16 +3,16 @@
  * The image's own mapping, and the io_manager that puts libext2fs on it.
  *
  * Everything that is metadata (superblock, descriptors, bitmaps, inode tables, extent and indirect
- * blocks, directories, xattr blocks) is read from and written to the folios of vol->device, by
- * byte position; the cache bounds it, writes it back by age and pressure, and ext4_commit() makes it
- * durable. The granule of valid and dirty is the file system's block. A write of bytes that
- * are there already dirties nothing, so that libext2fs and we may rewrite whole blocks freely.
+ * blocks, directories, xattr blocks) is read from and written to the folios of vol->device, by byte
+ * position; the cache bounds it, writes it back by age and pressure, and ext4_commit() makes it
+ * durable. The granule of valid and dirty is the file system's block. A write of bytes that are
+ * there already dirties nothing, so that libext2fs and we may rewrite whole blocks freely.
  *
  * Locks: all callers hold the volume lock (or are alone: mount, unmount), which is what keeps a
  * reader from seeing half of a write. The folio lock is taken for writing only.
  *
- * A position outside the file system is an error and never reaches the image: damaged block numbers end
- * here.
+ * A position outside the file system is an error and never reaches the image: damaged block numbers
+ * end here.
  */
 #include <assert.h>
 #include <errno.h>
@@ -293,8 +293,8 @@ void device_forget(struct ext4_volume *vol, uint64_t blk, uint64_t count)
 }
 
 /*
- * The io_manager. private_data is the volume; ->open finds it in a variable of the thread that opens,
- * since all that libext2fs passes is a name.
+ * The io_manager. private_data is the volume; ->open finds it in a variable of the thread that
+ * opens, since all that libext2fs passes is a name.
  */
 static __thread struct ext4_volume *opening;
 

@@ -2,10 +2,10 @@
 /*
  * Errors: libext2fs's codes as errno, and what happens when damage is met.
  *
- * Damage in one object (an inode, a directory block, an extent tree) makes that object's use fail with
- * EUCLEAN, is told in one line, and is noted in the superblock as ext4 does, so that e2fsck looks
- * at the image. errors= (or the superblock's own setting) decides what else happens. Lines are
- * limited in rate: a damaged image can meet the same damage on every request.
+ * Damage in one object (an inode, a directory block, an extent tree) makes that object's use fail
+ * with EUCLEAN, is told in one line, and is noted in the superblock as ext4 does, so that e2fsck
+ * looks at the image. errors= (or the superblock's own setting) decides what else happens. Lines
+ * are limited in rate: a damaged image can meet the same damage on every request.
  *
  * Locks: the volume lock guards the superblock and the limiter.
  */

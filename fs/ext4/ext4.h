@@ -21,9 +21,9 @@
  * inode lock exclusively AND the volume lock, so either suffices to read them. The size in `raw` is
  * what the image says; mapping.size is the live one of a regular file.
  *
- * Space. reserved_blocks counts blocks that dirty folios will need, with what their maps may need to
- * find them (delayed allocation): write(2) reserves, writeback allocates, truncation gives back. Free
- * space for all others is what is left beside it (blocks.c).
+ * Space. reserved_blocks counts blocks that dirty folios will need, with what their maps may need
+ * to find them (delayed allocation): write(2) reserves, writeback allocates, truncation gives back.
+ * Free space for all others is what is left beside it (blocks.c).
  */
 #ifndef FOLIOFS_EXT4_H
 #define FOLIOFS_EXT4_H
@@ -44,16 +44,16 @@ struct ext4_volume {
 	struct mapping device;		/* the image's own mapping, MAPPING_DEVICE */
 	struct group_dirt *dirt;
 	errcode_t last_error;
-	bool writable;			/* the image may be written: mounted rw, even if errors= turned it ro */
+	bool writable;			/* mounted rw, even if errors= turned it ro */
 	uint16_t clean_state;		/* s_state to leave behind at unmount */
 	unsigned int lines;		/* error.c: messages since lines_since; volume lock */
 	time_t lines_since;
-	bool shutdown;			/* errors=panic, or the device is gone: every change fails EIO */
+	bool shutdown;			/* errors=panic: every change fails EIO */
 
-	pthread_mutex_t space_lock;	/* leaf: the fields of this group, and inodes' delayed ones */
+	pthread_mutex_t space_lock;	/* leaf: this group, and inodes' delayed fields */
 	uint64_t free_blocks;		/* as in the superblock */
 	uint64_t reserved_blocks;
-	uint64_t withheld_blocks;	/* never given to data: margin for maps, root's share; constant */
+	uint64_t withheld_blocks;	/* never for data: margin for maps, root's share */
 
 	pthread_mutex_t icache_lock;
 	struct ext4_inode **icache;	/* hash table by number */
@@ -96,19 +96,20 @@ struct ext4_inode {
 	struct ext4_inode *hash_next;	/* icache lock */
 	unsigned int pins;		/* of refs: flushers at work; icache lock */
 	struct ext4_map map;
-	uint32_t delayed;		/* blocks that dirty folios of the file reserve; space_lock */
+	uint32_t delayed;		/* blocks that its dirty folios reserve; space_lock */
 	uint32_t delayed_meta;		/* what is reserved for its map beside them; space_lock */
 	uint32_t delayed_group;		/* indirect block last charged for; space_lock */
 	struct dir_index *index;	/* directories; inode lock */
 	struct ext4_inode *orphan_next, *orphan_prev;	/* volume lock */
 	bool has_mapping;		/* vn.mapping is initialised: regular files */
 	bool orphan;			/* on the orphan list; volume lock */
-	bool dying;			/* being deleted or dropped: not to be found or pinned; icache lock */
+	bool dying;			/* not to be found or pinned any more; icache lock */
 	bool bad;			/* damaged: every use gives EUCLEAN */
 	/*
 	 * The whole inode as on the image, raw_size (the image's inode size, 128 to 4096) bytes:
 	 * the struct is allocated with room for what lies behind the fixed fields (xattrs, inline
-	 * data), see ext4_raw_bytes(). Must be last. With 128-byte inodes raw's further fields are 0.
+	 * data), see ext4_raw_bytes(). Must be last. With 128-byte inodes raw's further fields are
+	 * 0.
 	 */
 	size_t raw_size;
 	struct ext2_inode_large raw;
@@ -151,7 +152,9 @@ int ext4_errno(errcode_t err);
  * or, for err == -EIO, -EIO. Volume lock held. */
 int ext4_corrupt(struct ext4_volume *vol, uint32_t ino, int err, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
-/* libext2fs failed: translates, and calls ext4_corrupt() when that means damage. Volume lock held. */
+/*
+ * libext2fs failed: translates, and calls ext4_corrupt() when that means damage. Volume lock held.
+ */
 int ext4_failed(struct ext4_volume *vol, uint32_t ino, errcode_t err, const char *what);
 
 /* device.c: the io_manager and the image's mapping. Blocks in fs blocks. */
@@ -165,7 +168,9 @@ int device_pwrite(struct ext4_volume *vol, uint64_t pos, const void *buf, size_t
 void device_readahead(struct ext4_volume *vol, uint64_t blk, uint64_t count);
 int device_read(struct ext4_volume *vol, uint64_t blk, void *buf);	/* one block; volume lock */
 int device_write(struct ext4_volume *vol, uint64_t blk, const void *buf);
-/* Blocks go from metadata to data, or free: nothing in the device mapping may be written over them. */
+/*
+ * Blocks go from metadata to data, or free: nothing in the device mapping may be written over them.
+ */
 void device_forget(struct ext4_volume *vol, uint64_t blk, uint64_t count);
 
 /* probe.c, recover.c: refuse with one line, or find that the image can be read only */
@@ -183,8 +188,10 @@ void commit_finish(struct ext4_volume *vol);
 /* commit.c. Group is to be written at the next commit. Volume lock. */
 void commit_mark_group(struct ext4_volume *vol, dgrp_t group);
 void commit_mark_super(struct ext4_volume *vol);
-/* Bitmaps, descriptors, superblock to the device mapping; with @flush the device mapping to the image
- * and the image flushed. Takes the volume lock itself for the first part. */
+/*
+ * Bitmaps, descriptors, superblock to the device mapping; with @flush the device mapping to the
+ * image and the image flushed. Takes the volume lock itself for the first part.
+ */
 int ext4_commit(struct ext4_volume *vol, bool flush);
 int commit_start(struct ext4_volume *vol);
 void commit_stop(struct ext4_volume *vol);
@@ -195,7 +202,10 @@ void commit_stop(struct ext4_volume *vol);
 /* Reference to inode @ino, read if it is not in use. Takes the volume lock itself. */
 int ext4_iget(struct ext4_volume *vol, uint32_t ino, struct ext4_inode **out);
 void ext4_igrab(struct ext4_inode *inode);
-/* Drops references; the last of an unlinked inode deletes it. No lock held but inode locks of others. */
+/*
+ * Drops references; the last of an unlinked inode deletes it. No lock held but inode locks of
+ * others.
+ */
 void ext4_iput(struct ext4_inode *inode, uint64_t nr);
 /* ->pin and ->unpin of ext4_file_mapping_ops; mapping->owner is the struct ext4_inode. */
 bool ext4_mapping_pin(struct mapping *mapping);
@@ -206,8 +216,8 @@ void icache_finish(struct ext4_volume *vol);
 /* Reads inode @ino from the table into @inode->raw and checks it. Volume lock. */
 int ext4_inode_read(struct ext4_volume *vol, struct ext4_inode *inode, uint32_t ino);
 /*
- * raw to the inode table. Volume lock. A libext2fs function that is given
- * (struct ext2_inode *)&inode->raw and writes it back comes here, too; one that writes a buffer of its own
+ * raw to the inode table. Volume lock. A libext2fs function that is given &inode->raw (as a
+ * struct ext2_inode) and writes it back comes here, too; one that writes a buffer of its own
  * (ext2fs_write_inode*) changes the image alone: call ext4_inode_reload() after it.
  */
 int ext4_inode_write(struct ext4_inode *inode);
@@ -224,15 +234,18 @@ void inode_set_birth(struct ext4_inode *inode);
 void inode_install_hooks(struct ext4_volume *vol);
 void ialloc_free(struct ext4_inode *inode);
 void orphan_forget(struct ext4_inode *inode);
-/* New inode: allocated, initialised (owner, mode, flags, times, generation; i_links_count 1, 2 for a directory; extent root
- * or inline flag; inherited flags; sgid), written, in the icache with one reference, unlocked. Between begin and end.
- * dir's inode lock is held. */
+/*
+ * New inode: allocated, initialised (owner, mode, flags, times, generation; i_links_count 1, 2 for
+ * a directory; extent root or inline flag; inherited flags; sgid), written, in the icache with one
+ * reference, unlocked. Between begin and end. dir's inode lock is held.
+ */
 int ext4_ialloc(struct ext4_inode *dir, mode_t mode, const struct cred *cred,
 		struct ext4_inode **out);
 int orphan_add(struct ext4_inode *inode);	/* between begin and end */
 int orphan_del(struct ext4_inode *inode);
 int orphan_cleanup(struct ext4_volume *vol);	/* at mount */
-void ext4_touch(struct ext4_inode *inode, unsigned int what);	/* VATTR_ATIME|MTIME|CTIME := now in raw */
+/* VATTR_ATIME|MTIME|CTIME := now, in raw */
+void ext4_touch(struct ext4_inode *inode, unsigned int what);
 void ext4_time_get(const struct ext4_inode *inode, unsigned int which, struct timespec *ts);
 void ext4_time_set(struct ext4_inode *inode, unsigned int which, const struct timespec *ts);
 int ext4_getattr(struct vnode *node, struct stat *st);
@@ -256,28 +269,36 @@ void blocks_unreserve(struct ext4_volume *vol, uint64_t nr);
 /* Blocks that may be reserved yet, for statfs. */
 uint64_t blocks_available(struct ext4_volume *vol);
 /*
- * Allocates a run of at most @want blocks near @goal, at least one; marks bitmaps, counts. Does not look
- * at reservations: the caller holds one. Allocations of libext2fs itself (directories, xattrs) come
- * through a callback that leaves reserved blocks alone. Between begin and end.
+ * Allocates a run of at most @want blocks near @goal, at least one; marks bitmaps, counts. Does not
+ * look at reservations: the caller holds one. Allocations of libext2fs itself (directories, xattrs)
+ * come through a callback that leaves reserved blocks alone. Between begin and end.
  */
 int blocks_alloc(struct ext4_volume *vol, uint64_t goal, uint32_t want, uint64_t *pblk,
 		 uint32_t *got);
-void blocks_free(struct ext4_volume *vol, uint64_t pblk, uint64_t count); /* forgets in device, too */
+/* The device mapping forgets them, too. */
+void blocks_free(struct ext4_volume *vol, uint64_t pblk, uint64_t count);
 /* Installs the callbacks, counts free blocks. Once, after ext2fs_open. */
 int blocks_init(struct ext4_volume *vol);
 uint64_t blocks_inode_goal(struct ext4_inode *inode);	/* where its first block would best be */
 
-/* What is at @lblk: an extent cut to start there (pblk 0: hole of len blocks). Loads the map: may take the volume lock;
- * so not with it held (map_find_locked then). */
+/*
+ * What is at @lblk: an extent cut to start there (pblk 0: hole of len blocks). Loads the map: may
+ * take the volume lock; so not with it held (map_find_locked then).
+ */
 int map_find(struct ext4_inode *inode, uint32_t lblk, struct map_extent *out);
 int map_find_locked(struct ext4_inode *inode, uint32_t lblk, struct map_extent *out);
-/* Gives blocks to all of [lblk, lblk+len), allocating holes and making unwritten ones written (or, with
- * @unwritten, allocating holes as unwritten), and writes the inode. -ENOSPC: nothing new allocated.
- * Between begin and end. */
+/*
+ * Gives blocks to all of [lblk, lblk+len), allocating holes and making unwritten ones written (or,
+ * with @unwritten, allocating holes as unwritten), and writes the inode. -ENOSPC: nothing new
+ * allocated. Between begin and end.
+ */
 int map_alloc(struct ext4_inode *inode, uint32_t lblk, uint32_t len, bool unwritten);
 /* The same for writeback, whose blocks are reserved already: takes free blocks without asking. */
 int map_alloc_delayed(struct ext4_inode *inode, uint32_t lblk, uint32_t len);
-/* Frees [lblk, lblk+len) and writes the inode. Between begin and end; the mapping holds nothing there. */
+/*
+ * Frees [lblk, lblk+len) and writes the inode. Between begin and end; the mapping holds nothing
+ * there.
+ */
 int map_remove(struct ext4_inode *inode, uint32_t lblk, uint64_t len);
 /* Makes written blocks of the range unwritten (extents only). */
 int map_set_unwritten(struct ext4_inode *inode, uint32_t lblk, uint32_t len);
@@ -292,7 +313,10 @@ ssize_t ext4_write(struct vnode *node, loff_t pos, const void *buf, size_t len, 
 		   bool kill_priv);
 /* Sets size; inode lock exclusive. */
 int ext4_truncate(struct ext4_inode *inode, loff_t size);
-/* Frees everything of an inode about to be deleted (regular, directory, symlink). Between begin and end. */
+/*
+ * Frees everything of an inode about to be deleted (regular, directory, symlink). Between begin and
+ * end.
+ */
 int ext4_free_data(struct ext4_inode *inode);
 int ext4_fsync(struct vnode *node, bool datasync);
 int ext4_fallocate(struct vnode *node, int mode, loff_t pos, loff_t len);

@@ -2,14 +2,15 @@
 /*
  * Allocating and freeing inodes.
  *
- * Where: a file goes to its directory's group, so that a directory's inodes lie together; when that is
- * full, to a group found by doubling steps, then to any. Directories below the root (or one marked as a
- * top directory) are spread over the groups that have more free inodes and blocks than the average; deeper
- * ones stay near their parent as long as its group is not crowded. This is what ext4 does, in small.
+ * Where: a file goes to its directory's group, so that a directory's inodes lie together; when that
+ * is full, to a group found by doubling steps, then to any. Directories below the root (or one
+ * marked as a top directory) are spread over the groups that have more free inodes and blocks than
+ * the average; deeper ones stay near their parent as long as its group is not crowded. This is what
+ * ext4 does, in small.
  *
  * Within a group the lowest free number is taken: the tables stay dense, so that what lies behind
- * bg_itable_unused needs no initialising, and the search in the bitmap (a tree of runs) does not depend
- * on how many inodes are in use.
+ * bg_itable_unused needs no initialising, and the search in the bitmap (a tree of runs) does not
+ * depend on how many inodes are in use.
  *
  * Locks: the volume lock.
  */
@@ -236,7 +237,8 @@ static void fill(struct ext4_inode *inode, const struct ext4_inode *dir, mode_t 
  * @out: the inode: in use, with one reference, written
  *
  * Files, directories and symlinks have an empty extent tree where the file system has extents; a
- * fast symlink must clear EXT4_EXTENTS_FL and i_block. Setting i_links_count to 0 and putting the inode undoes it all.
+ * fast symlink must clear EXT4_EXTENTS_FL and i_block. Setting i_links_count to 0 and putting the
+ * inode undoes it all.
  *
  * Context: between ext4_begin() and ext4_end().
  * Return: 0, -ENOSPC without a free inode, or another error.

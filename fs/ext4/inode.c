@@ -2,17 +2,17 @@
 /*
  * Inodes in use.
  *
- * A hash table by number holds every inode that somebody references (the kernel through lookups, the
- * session, a flusher) and those whose dirty data is still to be written after the last reference went:
- * these stay, with no reference, until the flusher has pinned and unpinned them. So forgetting a file is
- * cheap, and its pages go with it.
+ * A hash table by number holds every inode that somebody references (the kernel through lookups,
+ * the session, a flusher) and those whose dirty data is still to be written after the last
+ * reference went: these stay, with no reference, until the flusher has pinned and unpinned them. So
+ * forgetting a file is cheap, and its pages go with it.
  *
  * An inode with no links is deleted by its last reference: data, xattrs, then the inode itself. It
  * stays in the table, `dying`, until its number is given back, so that nobody else can get the
  * number meanwhile; dying inodes are neither found nor pinned.
  *
- * Locks: the icache lock guards the table, and refs where it goes to or comes from 0. Inodes enter the
- * table only under the volume lock, too, so that one is never read twice.
+ * Locks: the icache lock guards the table, and refs where it goes to or comes from 0. Inodes enter
+ * the table only under the volume lock, too, so that one is never read twice.
  */
 #include <assert.h>
 #include <errno.h>
@@ -73,9 +73,9 @@ static void icache_grow(struct ext4_volume *vol)
 }
 
 /*
- * The inode of number @ino, dying or not, without a reference: for callers under the volume lock, that
- * use it no longer than that. (An inode that is not dying may be dropped without the volume lock; but
- * who asks here works for somebody who holds a reference to it.)
+ * The inode of number @ino, dying or not, without a reference: for callers under the volume lock,
+ * that use it no longer than that. (An inode that is not dying may be dropped without the volume
+ * lock; but who asks here works for somebody who holds a reference to it.)
  */
 struct ext4_inode *icache_peek(struct ext4_volume *vol, uint32_t ino)
 {
@@ -229,7 +229,7 @@ int inode_get_locked(struct ext4_volume *vol, uint32_t ino, bool unlinked,
  * @out: the inode
  *
  * Context: takes the volume lock when the inode is not in use. May sleep.
- * Return: 0, -EUCLEAN for a damaged inode or number, -ESTALE for one being deleted, or another error.
+ * Return: 0, -EUCLEAN for damage, -ESTALE for one being deleted, or another error.
  */
 int ext4_iget(struct ext4_volume *vol, uint32_t ino, struct ext4_inode **out)
 {
@@ -353,8 +353,8 @@ static void put_locked(struct ext4_volume *vol, struct ext4_inode *inode, uint64
  * @inode: inode
  * @nr: how many
  *
- * Context: no lock of this inode and not the volume lock. May sleep: the last reference of an unlinked
- * inode deletes it.
+ * Context: no lock of this inode and not the volume lock. May sleep: the last reference of an
+ * unlinked inode deletes it.
  */
 void ext4_iput(struct ext4_inode *inode, uint64_t nr)
 {
@@ -399,8 +399,8 @@ void ext4_mapping_unpin(struct mapping *mapping)
 }
 
 /*
- * Any inode of the table, with all its references taken over, once no flusher is at work on it; NULL
- * when there is none but those that a flusher is deleting.
+ * Any inode of the table, with all its references taken over, once no flusher is at work on it;
+ * NULL when there is none but those that a flusher is deleting.
  */
 static struct ext4_inode *take_any(struct ext4_volume *vol)
 {

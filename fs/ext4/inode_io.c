@@ -145,15 +145,16 @@ static uint32_t *time_fields(struct ext4_inode *inode, unsigned int which, uint3
 static void encode(uint32_t *low, uint32_t *extra, struct timespec ts)
 {
 	int64_t max = extra ? ((int64_t)EXT4_EPOCH_MASK << 32) + INT32_MAX : INT32_MAX;
+	uint32_t epoch;
 
 	if (ts.tv_sec < INT32_MIN)
 		ts = (struct timespec){ .tv_sec = INT32_MIN };
 	if (ts.tv_sec > max)
 		ts = (struct timespec){ .tv_sec = max };
 	*low = (uint32_t)ts.tv_sec;
+	epoch = (uint64_t)(ts.tv_sec - (int32_t)*low) >> 32 & EXT4_EPOCH_MASK;
 	if (extra)
-		*extra = (uint32_t)(((uint64_t)(ts.tv_sec - (int32_t)*low) >> 32) & EXT4_EPOCH_MASK) |
-			 (uint32_t)ts.tv_nsec << EXT4_EPOCH_BITS;
+		*extra = epoch | (uint32_t)ts.tv_nsec << EXT4_EPOCH_BITS;
 }
 
 void ext4_time_get(const struct ext4_inode *inode, unsigned int which, struct timespec *ts)
@@ -226,7 +227,10 @@ static errcode_t hook_read(ext2_filsys fs, ext2_ino_t ino, struct ext2_inode *to
 	return 0;
 }
 
-/* It writes an inode back: raw itself is written by us, a copy by the library (which knows its length). */
+/*
+ * It writes an inode back: raw itself is written by us, a copy by the library (which knows its
+ * length).
+ */
 static errcode_t hook_write(ext2_filsys fs, ext2_ino_t ino, struct ext2_inode *from)
 {
 	struct ext4_inode *inode = in_use(fs, ino);

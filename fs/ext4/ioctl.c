@@ -2,8 +2,8 @@
 /*
  * Inode flags (chattr), struct fsxattr, and the volume's label.
  *
- * Flags that describe how a file is kept (extents, index, inline data, ...) are shown but never changed
- * here. Immutable, append-only and data journalling are for the privileged.
+ * Flags that describe how a file is kept (extents, index, inline data, ...) are shown but never
+ * changed here. Immutable, append-only and data journalling are for the privileged.
  *
  * Locks: as in attr.c.
  */

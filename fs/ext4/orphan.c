@@ -2,10 +2,10 @@
 /*
  * Orphans: inodes that have no name any more but are in use, or are being truncated.
  *
- * The image keeps them in a list that starts in the superblock and goes on in i_dtime, so that after
- * a crash they can be deleted or truncated. In memory the list is double, since its members
- * leave in any order. A mount finishes what it finds, both in the list and in the orphan file that newer
- * kernels use instead; we write the list only, which every kernel and e2fsck understands.
+ * The image keeps them in a list that starts in the superblock and goes on in i_dtime, so that
+ * after a crash they can be deleted or truncated. In memory the list is double, since its members
+ * leave in any order. A mount finishes what it finds, both in the list and in the orphan file that
+ * newer kernels use instead; we write the list only, which every kernel and e2fsck understands.
  *
  * Locks: the volume lock.
  */

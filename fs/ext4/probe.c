@@ -2,9 +2,9 @@
 /*
  * Is this an image that can be mounted, and may it be written?
  *
- * All that can be known from the superblock is checked here before libext2fs or the cache see a byte
- * of the image, and the group descriptors right after they have been read. Each refusal and each
- * reason for a read-only mount is one line for people. What can be read rightly but not kept
+ * All that can be known from the superblock is checked here before libext2fs or the cache see a
+ * byte of the image, and the group descriptors right after they have been read. Each refusal and
+ * each reason for a read-only mount is one line for people. What can be read rightly but not kept
  * consistent by us (quota, verity, bigalloc, encryption, casefolding, ...) is mounted read-only.
  *
  * No locks: the mounting thread is alone.
@@ -100,7 +100,8 @@ static const char *geometry_fault(struct ext2_super_block *sb)
 		return "blocks per group";
 	if (!sb->s_inodes_per_group || sb->s_inodes_per_group > block * 8)
 		return "inodes per group";
-	if (sb->s_first_data_block != (block == 1024 && !bigalloc) || blocks <= sb->s_first_data_block)
+	if (sb->s_first_data_block != (block == 1024 && !bigalloc) ||
+	    blocks <= sb->s_first_data_block)
 		return "block count";
 	if (ext2fs_has_feature_64bit(sb) &&
 	    (sb->s_desc_size < EXT2_MIN_DESC_SIZE_64BIT || sb->s_desc_size > EXT2_MAX_DESC_SIZE ||
@@ -150,7 +151,8 @@ static bool must_be_readonly(struct image *image, const struct ext2_super_block 
 	if (!name)
 		name = feature_in(ro_compat_readonly, ARRAY_SIZE(ro_compat_readonly), unknown);
 	if (name)
-		log_warn("%s: the feature %s can be read only: mounted read-only", image->name, name);
+		log_warn("%s: the feature %s can be read only: mounted read-only", image->name,
+			 name);
 	else if (unknown)
 		log_warn("%s: unknown features (ro_compat 0x%x): mounted read-only", image->name,
 			 unknown);

@@ -133,9 +133,12 @@ int recover_journal(struct image *image, const struct options *options,
 		return 0;
 	}
 	if (options->offset) {
-		/* e2fsck forgets an offset half way: it needs a file that begins with the file system. */
-		log_error("%s: the journal is dirty; replay it first: foliofs -o raw,offset=%" PRIu64
-			  " %s DIR; e2fsck -p -E journal_only DIR/%s; umount DIR", image->name,
+		/*
+		 * e2fsck forgets an offset half way: it needs a file that begins with the file
+		 * system.
+		 */
+		log_error("%s: the journal is dirty; replay it first: foliofs -o raw,offset=%"
+			  PRIu64 " %s DIR; e2fsck -p -E journal_only DIR/%s; umount DIR", image->name,
 			  options->offset, options->image, basename(options->image));
 		return -EUCLEAN;
 	}

@@ -2,8 +2,9 @@
 /*
  * FITRIM: free blocks are given back to whatever holds the image (a sparse file gets smaller).
  *
- * All changes are committed first: metadata on the image must not point to blocks that are discarded.
- * Then group by group under the volume lock, so that nobody allocates a block while it is discarded.
+ * All changes are committed first: metadata on the image must not point to blocks that are
+ * discarded. Then group by group under the volume lock, so that nobody allocates a block while it
+ * is discarded.
  *
  * Locks: the volume lock, for one group at a time.
  */
@@ -69,7 +70,8 @@ static int trim_groups(struct ext4_volume *vol, uint64_t first, uint64_t last, s
  * @trimmed: bytes that were discarded
  *
  * Context: takes the volume lock again and again. May sleep long.
- * Return: 0, -EINVAL outside the file system, -EOPNOTSUPP when the image cannot discard, or another error.
+ * Return: 0, -EINVAL outside the file system, -EOPNOTSUPP when the image cannot discard, or
+ * another error.
  */
 int ext4_trim(struct volume *volume, uint64_t start, uint64_t len, uint64_t minlen,
 	      uint64_t *trimmed)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * An ext4 image for tests: made by mkfs in a temporary file, opened through a small image of our own on
- * that file (which can be told to fail), closed, and checked with e2fsck.
+ * An ext4 image for tests: made by mkfs in a temporary file, opened through a small image of our
+ * own on that file (which can be told to fail), closed, and checked with e2fsck.
  *
  * Call everything inside a test (it starts threads). Failures are criterion assertions.
  */
@@ -19,7 +19,10 @@ struct fixture {
 	struct options options;		/* for the next fixture_open() */
 	size_t cache_bytes;		/* the same */
 	bool readonly;			/* the same: the image cannot be written */
-	/* Faults: the request number from which on reads or writes fail (counted from 1), 0: never. atomic */
+	/*
+	 * Faults: the request number from which on reads or writes fail (counted from 1), 0: never.
+	 * atomic
+	 */
 	long reads, writes;
 	long fail_reads_from, fail_writes_from;
 	bool fail_once;			/* only that request fails */

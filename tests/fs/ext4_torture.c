@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Torture: threads do random things to a small tree through the volume's ops, on a cache much smaller than
- * the data, for as many seconds as the first argument says; then the image must please e2fsck. Further
- * arguments: a seed, and mkfs options instead of the usual ones.
+ * Torture: threads do random things to a small tree through the volume's ops, on a cache much
+ * smaller than the data, for as many seconds as the first argument says; then the image must please
+ * e2fsck. Further arguments: a seed, and mkfs options instead of the usual ones.
  *
  * Every byte that is ever written at a position of a file has the value that pattern() gives the
- * position, so a read may see only that or zero (a hole, a truncated part): a block that was freed under a
- * reader, or written to the wrong place, is seen. Made to be run under ThreadSanitizer. Exit status 0, or 1.
+ * position, so a read may see only that or zero (a hole, a truncated part): a block that was freed
+ * under a reader, or written to the wrong place, is seen. Made to be run under ThreadSanitizer.
+ * Exit status 0, or 1.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +25,7 @@
 #define DIRS 4
 #define NAMES 24
 #define SPAN (512 << 10)	/* of a file */
+#define PUNCH (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)
 #define CHUNK (24 << 10)	/* most bytes of one write */
 
 struct worker {
@@ -202,8 +204,7 @@ static void do_change(struct worker *w, struct vnode *node)
 		expect("truncate", ops->setattr(node, &st, VATTR_SIZE, &fixture_root));
 		break;
 	case 1:
-		expect("punch", ops->fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, pos,
-					       len));
+		expect("punch", ops->fallocate(node, PUNCH, pos, len));
 		break;
 	case 2:
 		expect("allocate", ops->fallocate(node, 0, pos, len));
@@ -341,7 +342,8 @@ static int torture(const char *mkfs, unsigned int seconds, uint64_t seed)
 
 int main(int argc, char **argv)
 {
-	static const char *const kinds[] = { "-b 4096", "-b 1024 -t ext2", "-b 1024 -O inline_data" };
+	static const char *const kinds[] = { "-b 4096", "-b 1024 -t ext2",
+					     "-b 1024 -O inline_data" };
 	unsigned int seconds = argc > 1 ? atoi(argv[1]) : 2;
 	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : (uint64_t)time(NULL);
 

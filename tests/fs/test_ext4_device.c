@@ -75,7 +75,8 @@ Test(ext4_device, only_the_dirty_block_of_a_page_is_written)
 	memset(before, 0x11, sizeof(before));
 	cr_assert_eq(device_read(fixture_vol(&f), blk - 3, block), 0);
 	/* Behind the cache's back: were the neighbours written, too, this would be lost. */
-	cr_assert_eq(pwrite(f.fd, before, sizeof(before), (blk - 3) * 1024), (ssize_t)sizeof(before));
+	cr_assert_eq(pwrite(f.fd, before, sizeof(before), (blk - 3) * 1024),
+		     (ssize_t)sizeof(before));
 	memset(block, 0x22, sizeof(block));
 	cr_expect_eq(device_write(fixture_vol(&f), blk, block), 0);
 	cr_expect_eq(ext4_commit(fixture_vol(&f), true), 0);
@@ -104,7 +105,8 @@ Test(ext4_device, part_of_a_block_keeps_the_rest)
 
 Test(ext4_device, outside_is_an_error)
 {
-	static const uint64_t blocks[] = { 4096, 4097, UINT32_MAX, 1ULL << 52, 1ULL << 62, UINT64_MAX };
+	static const uint64_t blocks[] = { 4096,       4097,	   UINT32_MAX,
+					   1ULL << 52, 1ULL << 62, UINT64_MAX };
 	char block[4096] = { 0 };
 	struct fixture f;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A sweep over image failures: a small workload is run again and again, and each time one read or write more
- * goes well before the image fails, once or for good. Nothing may crash or hang; a failed write must be told
- * by somebody (an operation, sync or close) or have been made good; and e2fsck must be able to make the image
- * whole, so that it mounts.
+ * A sweep over image failures: a small workload is run again and again, and each time one read or
+ * write more goes well before the image fails, once or for good. Nothing may crash or hang; a
+ * failed write must be told by somebody (an operation, sync or close) or have been made good; and
+ * e2fsck must be able to make the image whole, so that it mounts.
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -116,7 +116,8 @@ static bool hit(struct fixture *f, long at)
 static void must_mend(struct fixture *f)
 {
 	arm(f, &(struct sweep){ 0 }, 0);
-	cr_assert_leq(fixture_run(f, "PATH=$PATH:/usr/sbin:/sbin e2fsck -fy %s >/dev/null 2>&1"), 1);
+	cr_assert_leq(fixture_run(f, "PATH=$PATH:/usr/sbin:/sbin e2fsck -fy %s >/dev/null 2>&1"),
+		      1);
 	cr_assert_eq(fixture_open(f), 0);
 	cr_expect_eq(fixture_close(f), 0);
 }
@@ -143,7 +144,7 @@ ParameterizedTest(struct sweep *sweep, ext4_faults, sweep)
 		err = run(&f);
 		/* A single failure may have been made good by writing again. */
 		if (sweep->write && hit(&f, at) && !sweep->once)
-			cr_expect_neq(err, 0, "write %ld of %ld failed and nobody said so", at, total);
+			cr_expect_neq(err, 0, "write %ld of %ld failed in silence", at, total);
 		if (!err)
 			cr_expect_eq(fixture_fsck(&f), 0, "failure %ld was lost", at);
 		must_mend(&f);
