@@ -2,11 +2,11 @@
 /*
  * The arena: all page frames of a cache in one anonymous mapping, and who has them.
  *
- * Frames are handed out by a buddy allocator: blocks of 2^order frames, aligned to their size, on one
- * list for each order. A block that is given back is joined with its other half as long as that one
- * is free as well. struct folio of each frame lies in a table beside the arena; the first one of a
- * block stands for the whole block. The table lives as long as the cache, so whoever holds a stale
- * pointer to a folio may still look at its reference count.
+ * Frames are handed out by a buddy allocator: blocks of 2^order frames, aligned to their size, on
+ * one list for each order. A block that is given back is joined with its other half as long as that
+ * one is free as well. struct folio of each frame lies in a table beside the arena; the first one
+ * of a block stands for the whole block. The table lives as long as the cache, so whoever holds a
+ * stale pointer to a folio may still look at its reference count.
  *
  * The bound of the memory is the size of the arena: there is nothing else to take frames from. FILE
  * folios never have more than all but `device_share` of them (why: reclaim.c).
@@ -22,7 +22,7 @@
 
 #define HUGE_PAGE (2UL << 20)
 #define WAIT_NS (10 * MSEC)
-#define SHARE_MIN 32		/* frames */
+#define SHARE_MIN 32 /* frames */
 #define SHARE_MAX 1024
 
 static void buddy_put(struct cache *cache, struct folio *folio, unsigned int order)

@@ -2,9 +2,9 @@
 /*
  * Making and ending caches and mappings.
  *
- * Limits follow from the number of frames: the flusher begins at a tenth dirty, writers of a level wait at
- * three tenths. A run of one read or write is 1 MiB at most, and no more than an eighth of the frames, so
- * that in a tiny cache no single caller locks them all.
+ * Limits follow from the number of frames: the flusher begins at a tenth dirty, writers of a level
+ * wait at three tenths. A run of one read or write is 1 MiB at most, and no more than an eighth of
+ * the frames, so that in a tiny cache no single caller locks them all.
  *
  * FILE has four flusher threads, since its writes wait for metadata and there may be thousands of
  * small files; DEVICE, one mapping, has one.
@@ -31,7 +31,7 @@ int cond_init(pthread_cond_t *cond)
 
 void cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t when)
 {
-	struct timespec ts = { .tv_sec = when / 1000000000, .tv_nsec = when % 1000000000 };
+	struct timespec ts = {.tv_sec = when / 1000000000, .tv_nsec = when % 1000000000};
 
 	pthread_cond_timedwait(cond, lock, &ts);
 }

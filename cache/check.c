@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The invariants, checked one by one; for tests and for debugging. Nobody else may use the cache, or
- * the mapping, meanwhile. The first violation is printed and aborts.
+ * The invariants, checked one by one; for tests and for debugging. Nobody else may use the cache,
+ * or the mapping, meanwhile. The first violation is printed and aborts.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,17 +2,18 @@
 /*
  * Finding, adding and reading folios.
  *
- * A look-up takes no lock: under RCU it loads the slot, tries to take a reference on the folio, and loads
- * the slot again. If that still holds the folio, the reference is a good one; if not, the folio was removed
- * meanwhile. A reference that cannot be had (count 0) means that the folio is on its way out, so it
- * counts as a miss; who then adds one waits for the XArray lock until it has gone.
+ * A look-up takes no lock: under RCU it loads the slot, tries to take a reference on the folio, and
+ * loads the slot again. If that still holds the folio, the reference is a good one; if not, the
+ * folio was removed meanwhile. A reference that cannot be had (count 0) means that the folio is on
+ * its way out, so it counts as a miss; who then adds one waits for the XArray lock until it has
+ * gone.
  *
- * A read collects the folios there are, up to the first one that is missing or not valid. If that is the first
- * one wanted, the whole missing run behind it is created, locked, and read in one call of the
- * owner's, under the shared invalidate lock: so no truncation can free the blocks under the read. The
- * folios stay referenced on the way to the caller; with a cache that others fill as fast they could be
- * evicted before they are seen, again and again. Only the first folio of the run may be
- * waited for, its lock as well as its frame (reclaim.c says why).
+ * A read collects the folios there are, up to the first one that is missing or not valid. If that
+ * is the first one wanted, the whole missing run behind it is created, locked, and read in one call
+ * of the owner's, under the shared invalidate lock: so no truncation can free the blocks under the
+ * read. The folios stay referenced on the way to the caller; with a cache that others fill as fast
+ * they could be evicted before they are seen, again and again. Only the first folio of the run may
+ * be waited for, its lock as well as its frame (reclaim.c says why).
  *
  * The size is read before the folios are looked for, and again after: bytes that are returned are
  * below both.
@@ -80,8 +81,8 @@ struct folio *filemap_get_folio_tag(struct mapping *mapping, pgoff_t *start, pgo
  * filemap_add_folio() - Put a new folio into a mapping.
  *
  * Context: May sleep to allocate nodes. Takes the XArray and LRU locks.
- * Return: 0, and the folio is locked; -EEXIST when something is there; -ENOMEM. In any case the caller's
- * reference remains.
+ * Return: 0, and the folio is locked; -EEXIST when something is there; -ENOMEM. In any case the
+ * caller's reference remains.
  */
 int filemap_add_folio(struct mapping *mapping, struct folio *folio, pgoff_t index)
 {
@@ -284,7 +285,7 @@ static void mark_batch_accessed(struct mapping *mapping, const struct folio_batc
 
 int filemap_get_pages(struct mapping *mapping, loff_t pos, size_t len, struct folio_batch *batch)
 {
-	struct read_range range = { .pos = pos, .first = pos >> PAGE_SHIFT };
+	struct read_range range = {.pos = pos, .first = pos >> PAGE_SHIFT};
 	int err = 0;
 
 	batch->nr = 0;
@@ -343,8 +344,9 @@ ssize_t filemap_read(struct mapping *mapping, loff_t pos, void *buf, size_t len)
 
 	while (done < len) {
 		size = mapping_size(mapping);
-		end = len - done < (uint64_t)(size > pos ? size - pos : 0) ? pos + (loff_t)(len - done) :
-									   size;
+		end = len - done < (uint64_t)(size > pos ? size - pos : 0)
+			      ? pos + (loff_t)(len - done)
+			      : size;
 		if (end <= pos)
 			break;
 		err = filemap_get_pages(mapping, pos, end - pos, &batch);

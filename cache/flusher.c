@@ -5,27 +5,29 @@
  * A mapping is queued when its first folio becomes dirty. It is on one of three lists: `dirty`, the
  * oldest first; `syncing`, when cache_sync() waits for it; `busy`, while a thread writes it. A
  * thread takes from `syncing` first, then from `dirty` what is old enough, or anything under
- * pressure: when more than `background` folios of the level are dirty, or reclaim met dirty ones. One mapping
- * is written by one thread at a time; several threads are there for many small files.
+ * pressure: when more than `background` folios of the level are dirty, or reclaim met dirty ones.
+ * One mapping is written by one thread at a time; several threads are there for many small files.
  *
- * `queued` stays set while a mapping is busy. At the end it is cleared, and then nrdirty is looked at,
- * while who dirties a folio counts it first and looks at `queued` then (both sequentially
+ * `queued` stays set while a mapping is busy. At the end it is cleared, and then nrdirty is looked
+ * at, while who dirties a folio counts it first and looks at `queued` then (both sequentially
  * consistent): one of the two sees the other, and the mapping is queued again.
- * It stays queued, too, as long as a write that somebody else began is in flight, so that cache_sync() finds it.
+ * It stays queued, too, as long as a write that somebody else began is in flight, so that
+ * cache_sync() finds it.
  *
- * A pass that failed is repeated after a while that doubles from 100 ms to 10 s; cache_sync() tries at
- * once, and once only. Who dirties waits when more than `hard` folios of the level are dirty or being
- * written; if many passes in a row have failed, and none has written anything, it gets EIO instead.
+ * A pass that failed is repeated after a while that doubles from 100 ms to 10 s; cache_sync() tries
+ * at once, and once only. Who dirties waits when more than `hard` folios of the level are dirty or
+ * being written; if many passes in a row have failed, and none has written anything, it gets EIO
+ * instead.
  *
- * The flusher lock protects the lists and the mappings' fields for them. pin is called under it, all other
- * ops without it.
+ * The flusher lock protects the lists and the mappings' fields for them. pin is called under it,
+ * all other ops without it.
  */
 #include <signal.h>
 #include "internal.h"
 
-#define BACKOFF_MIN 100		/* ms */
+#define BACKOFF_MIN 100 /* ms */
 #define BACKOFF_MAX 10000
-#define GIVE_UP 6		/* failed passes */
+#define GIVE_UP 6 /* failed passes */
 #define THROTTLE_NS (100 * MSEC)
 #define RETRY_NS (10 * MSEC)
 
@@ -129,8 +131,8 @@ static void note_result(struct flusher *flusher, struct mapping *mapping, int er
 }
 
 /* A pass has ended: take the mapping off `busy`, to where it belongs now. */
-static void end_pass(struct flusher *flusher, struct mapping *mapping, bool sync, unsigned long written,
-		     int err)
+static void end_pass(struct flusher *flusher, struct mapping *mapping, bool sync,
+		     unsigned long written, int err)
 {
 	note_result(flusher, mapping, err);
 	if (!err && !written) /* all of it is locked or being written */

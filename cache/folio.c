@@ -2,15 +2,18 @@
 /*
  * Folios: lock, references, block bitmaps, bytes.
  *
- * The lock is bit FOLIO_LOCKED of the flags. Who finds it taken sets FOLIO_WAITERS and sleeps on the
- * flags word as a futex; waiters for the end of writeback sleep there, too. Whoever clears LOCKED or
- * WRITEBACK clears WAITERS in the same step and, if it was set, wakes all; each looks again and
- * sets it again if it must go on waiting. So no waiter is forgotten, and without one no system call is made.
+ * The lock is bit FOLIO_LOCKED of the flags. Who finds it taken sets FOLIO_WAITERS and sleeps on
+ * the flags word as a futex; waiters for the end of writeback sleep there, too. Whoever clears
+ * LOCKED or WRITEBACK clears WAITERS in the same step and, if it was set, wakes all; each looks
+ * again and sets it again if it must go on waiting. So no waiter is forgotten, and without one no
+ * system call is made.
  *
- * References: a count that is 0 for a free folio and for one that reclaim has frozen; folio_try_get()
- * fails then. A folio in a mapping has one reference from it. The last folio_put() frees it.
+ * References: a count that is 0 for a free folio and for one that reclaim has frozen;
+ * folio_try_get() fails then. A folio in a mapping has one reference from it. The last folio_put()
+ * frees it.
  *
- * Setting blocks valid is a release, reading them an acquire: who sees a block valid sees its bytes.
+ * Setting blocks valid is a release, reading them an acquire: who sees a block valid sees its
+ * bytes.
  */
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -34,8 +37,8 @@ static void wait_for_bit(struct folio *folio, unsigned int bit)
 
 	while (flags & bit) {
 		if (!(flags & FOLIO_WAITERS) &&
-		    !__atomic_compare_exchange_n(&folio->flags, &flags, flags | FOLIO_WAITERS, false,
-						 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		    !__atomic_compare_exchange_n(&folio->flags, &flags, flags | FOLIO_WAITERS,
+						 false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 			continue;
 		futex_wait(&folio->flags, flags | FOLIO_WAITERS);
 		flags = folio_flags(folio);
@@ -44,7 +47,8 @@ static void wait_for_bit(struct folio *folio, unsigned int bit)
 
 static void clear_bit_and_wake(struct folio *folio, unsigned int bit)
 {
-	unsigned int old = __atomic_fetch_and(&folio->flags, ~(bit | FOLIO_WAITERS), __ATOMIC_ACQ_REL);
+	unsigned int old =
+		__atomic_fetch_and(&folio->flags, ~(bit | FOLIO_WAITERS), __ATOMIC_ACQ_REL);
 
 	cache_assert(old & bit);
 	if (old & FOLIO_WAITERS)
@@ -234,7 +238,8 @@ static void copy_bytes(void *to, const void *from, size_t len)
 	const unsigned char *src = from;
 
 	while (len >= 8 && !(((uintptr_t)dst | (uintptr_t)src) & 7)) {
-		__atomic_store_n((uint64_t *)dst, __atomic_load_n((uint64_t *)src, __ATOMIC_RELAXED),
+		__atomic_store_n((uint64_t *)dst,
+				 __atomic_load_n((uint64_t *)src, __ATOMIC_RELAXED),
 				 __ATOMIC_RELAXED);
 		dst += 8;
 		src += 8;

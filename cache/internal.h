@@ -17,10 +17,10 @@
 
 #define cache_assert(condition) assert(condition)
 
-#define RUN_MAX 256		/* folios of one read or write of the backing: 1 MiB */
+#define RUN_MAX 256 /* folios of one read or write of the backing: 1 MiB */
 #define RECLAIM_BATCH 32
 #define FLUSHERS_MAX 4
-#define MSEC 1000000ULL		/* in ns */
+#define MSEC 1000000ULL /* in ns */
 
 enum lru_list { LRU_INACTIVE, LRU_ACTIVE, LRU_LISTS };
 
@@ -34,15 +34,15 @@ struct flusher {
 	struct cache *cache;
 	enum mapping_level level;
 	unsigned long nr_dirty, nr_writeback; /* folios; atomic */
-	bool pressure;		/* write without regard to age; atomic, set under the lock */
-	unsigned int failures;	/* failed passes since the last good one; atomic */
+	bool pressure;	       /* write without regard to age; atomic, set under the lock */
+	unsigned int failures; /* failed passes since the last good one; atomic */
 
 	pthread_mutex_t lock;
-	pthread_cond_t work;	/* the flusher's threads wait here */
-	pthread_cond_t progress; /* throttled writers, cache_sync(), mapping_finish() */
-	struct list_head dirty;	/* mappings, the oldest first */
-	struct list_head syncing; /* mappings that cache_sync() waits for */
-	struct list_head busy;	/* mappings that a thread is writing */
+	pthread_cond_t work;	    /* the flusher's threads wait here */
+	pthread_cond_t progress;    /* throttled writers, cache_sync(), mapping_finish() */
+	struct list_head dirty;	    /* mappings, the oldest first */
+	struct list_head syncing;   /* mappings that cache_sync() waits for */
+	struct list_head busy;	    /* mappings that a thread is writing */
 	unsigned long sync_pending; /* mappings with sync_wanted */
 	int sync_error;
 	bool stop;
@@ -66,14 +66,14 @@ struct cache {
 	struct folio *frames;
 	unsigned long nr_frames;
 	unsigned long device_share;	/* frames that FILE folios never take */
-	unsigned long background, hard;	/* dirty folios of one level: flush, and wait */
+	unsigned long background, hard; /* dirty folios of one level: flush, and wait */
 	unsigned int run_max;		/* folios of one run, at most RUN_MAX */
 
 	/* arena lock */
 	pthread_mutex_t arena_lock;
 	struct list_head free[MAX_FOLIO_ORDER + 1];
 	unsigned long nr_free, nr_used[MAPPING_LEVELS];
-	unsigned int frame_waiters;	/* atomic */
+	unsigned int frame_waiters; /* atomic */
 	pthread_cond_t frame_freed;
 
 	/* LRU lock */

@@ -47,10 +47,11 @@ struct folio_batch {
  *	make sure that writing them back cannot fail for want of space, and note it in
  *	folio->reserved. Returns 0, -ENOSPC or another error. NULL: nothing to reserve.
  * @unreserve: Dirty blocks of @mask are dropped without being written (truncation, invalidation);
- *	give back what reserved & mask holds and clear these bits. Folio locked. NULL when reserve is.
+ *	give back what reserved & mask holds and clear these bits. Folio locked. NULL when reserve
+ *	is.
  * @pin: A flusher wants to work on the mapping: keep its owner alive; false when it is going away.
- *	Called under a lock of the cache's: must not sleep long nor call the cache. NULL: always alive
- *	while attached (mapping_finish() waits for the flusher).
+ *	Called under a lock of the cache's: must not sleep long nor call the cache. NULL: always
+ *	alive while attached (mapping_finish() waits for the flusher).
  * @unpin: The flusher has finished with it. Called without locks; may end the mapping's life.
  */
 struct mapping_ops {
@@ -66,7 +67,7 @@ struct mapping_ops {
 typedef uint32_t errseq_t;
 
 struct mapping {
-	struct xarray i_pages;		/* folios; values are shadows. Marks: 0 dirty, 1 writeback, 2 towrite */
+	struct xarray i_pages;		/* folios; values are shadows. Marks: PAGECACHE_TAG_* */
 	struct cache *cache;
 	const struct mapping_ops *ops;
 	void *owner;
@@ -143,10 +144,10 @@ void mapping_set_error(struct mapping *mapping, int error);
 /*
  * Truncation. The owner holds its inode lock and the invalidate lock exclusively.
  * truncate_setsize: sets the size; on shrinking drops all blocks behind it. truncate_hole: [start,
- * end) reads as zero: drops the whole blocks in it. A block that is cut through is read if need be, and
- * its part is zeroed, which makes it dirty if there was anything but zeros (so a hole stays one).
- * Dropped dirty blocks go through unreserve. Both can fail with the error of such a read, and have
- * changed nothing then.
+ * end) reads as zero: drops the whole blocks in it. A block that is cut through is read if need be,
+ * and its part is zeroed, which makes it dirty if there was anything but zeros (so a hole stays
+ * one). Dropped dirty blocks go through unreserve. Both can fail with the error of such a read, and
+ * have changed nothing then.
  */
 int truncate_setsize(struct mapping *mapping, loff_t size);
 int truncate_hole(struct mapping *mapping, loff_t start, loff_t end);

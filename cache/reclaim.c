@@ -3,38 +3,40 @@
  * The LRU lists, and how frames are got back.
  *
  * Each level has two lists. A folio starts on the inactive one; a second access moves it to the
- * active one; the oldest active ones go back when the inactive list has become low. Reclaim looks at
- * the oldest inactive folios: one that nobody uses and that is clean leaves its mapping. One that is locked,
- * dirty or being written goes to the young end, and in the latter cases the flusher is woken.
- * There is no thread for this: who wants a frame reclaims a batch.
+ * active one; the oldest active ones go back when the inactive list has become low. Reclaim looks
+ * at the oldest inactive folios: one that nobody uses and that is clean leaves its mapping. One
+ * that is locked, dirty or being written goes to the young end, and in the latter cases the flusher
+ * is woken. There is no thread for this: who wants a frame reclaims a batch.
  *
- * An eviction holds the folio lock (by trylock) and the XArray lock, and freezes the reference count at 2,
- * the mapping's and its own: from there on no reader can get the folio, and it is taken out and
- * freed at once. Who fails to get a reference on a folio may therefore treat it as absent.
+ * An eviction holds the folio lock (by trylock) and the XArray lock, and freezes the reference
+ * count at 2, the mapping's and its own: from there on no reader can get the folio, and it is taken
+ * out and freed at once. Who fails to get a reference on a folio may therefore treat it as absent.
  *
- * A folio that is looked at is off its list with a reference held, so several threads can reclaim at
- * once, and the LRU lock is never held together with another lock but the arena's.
+ * A folio that is looked at is off its list with a reference held, so several threads can reclaim
+ * at once, and the LRU lock is never held together with another lock.
  *
- * Which level gives frames: FILE, when a FILE folio is wanted and FILE has all it may have, or when DEVICE has
- * no more than its share; else the level with more folios. If it cannot give any, the other one.
+ * Which level gives frames: FILE, when a FILE folio is wanted and FILE has all it may have, or when
+ * DEVICE has no more than its share; else the level with more folios. If it cannot give any, the
+ * other one.
  *
  * Why waiting for a frame ends
  *
- *   1. Who waits for a frame holds no folio lock and no reference that others could need: filemap.c waits for
- *	the first missing folio of a batch only, and goes without for the rest. So folios that
- *	are locked or referenced are so by threads that are at work, or wait for something named below.
- *   2. Dirty DEVICE folios can be written at all times: their flusher is a thread of its own, it
- *	needs no frame, and no lock of the owner's above a DEVICE folio lock. So a wait for a DEVICE
- *	frame ends: FILE never has more than all but device_share frames; the others are free, clean, or
- *	dirty DEVICE ones that this flusher makes clean.
- *   3. So the holder of the owner's volume lock, who waits for DEVICE frames only, goes on, and the
- *	volume lock becomes free in the end.
- *   4. Dirty FILE folios can be written then: their flushers need a FILE folio lock (by trylock, or held
- *	by a thread that reads or writes the folio and needs the volume lock at most), the volume lock, and DEVICE
- *	frames. They need neither the inode lock nor the invalidate lock, which a waiter for a FILE
- *	frame may hold. So a wait for a FILE frame ends.
- *   5. Throttling (flusher.c) counts and waits by level for the same reason: who holds the volume lock
- *	and dirties DEVICE folios waits for the DEVICE flusher only.
+ * 1. Who waits for a frame holds no folio lock and no reference that others could need: filemap.c
+ *    waits for the first missing folio of a batch only, and goes without for the rest. So folios
+ *    that are locked or referenced are so by threads that are at work, or wait for something named
+ *    below.
+ * 2. Dirty DEVICE folios can be written at all times: their flusher is a thread of its own, it
+ *    needs no frame, and no lock of the owner's above a DEVICE folio lock. So a wait for a DEVICE
+ *    frame ends: FILE never has more than all but device_share frames; the others are free, clean,
+ *    or dirty DEVICE ones that this flusher makes clean.
+ * 3. So the holder of the owner's volume lock, who waits for DEVICE frames only, goes on, and the
+ *    volume lock becomes free in the end.
+ * 4. Dirty FILE folios can be written then: their flushers need a FILE folio lock (by trylock, or
+ *    held by a thread that reads or writes the folio and needs the volume lock at most), the volume
+ *    lock, and DEVICE frames. They need neither the inode lock nor the invalidate lock, which a
+ *    waiter for a FILE frame may hold. So a wait for a FILE frame ends.
+ * 5. Throttling (flusher.c) counts and waits by level for the same reason: who holds the volume
+ *    lock and dirties DEVICE folios waits for the DEVICE flusher only.
  */
 #include "internal.h"
 
@@ -263,8 +265,7 @@ static unsigned int reclaim(struct cache *cache, enum mapping_level level)
 	arena_usage(cache, &free, used);
 	if (level == MAPPING_FILE && free)
 		return shrink(cache, MAPPING_FILE);
-	if (used[MAPPING_DEVICE] > cache->device_share &&
-	    used[MAPPING_DEVICE] > used[MAPPING_FILE])
+	if (used[MAPPING_DEVICE] > cache->device_share && used[MAPPING_DEVICE] > used[MAPPING_FILE])
 		first = MAPPING_DEVICE;
 	freed = shrink(cache, first);
 	return freed ? freed : shrink(cache, MAPPING_LEVELS - 1 - first);

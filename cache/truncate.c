@@ -2,21 +2,22 @@
 /*
  * Dropping what is cached: truncation, holes, invalidation.
  *
- * A range is emptied in two passes. The first waits for nothing: it locks what can be locked at once,
- * batch by batch, and takes each batch out under one XArray lock. The second waits for locks and for writes
- * in flight, folio by folio, and starts over until it finds the range empty. A folio whose reference
- * count is frozen is being evicted; taking the XArray lock once waits for that.
+ * A range is emptied in two passes. The first waits for nothing: it locks what can be locked at
+ * once, batch by batch, and takes each batch out under one XArray lock. The second waits for locks
+ * and for writes in flight, folio by folio, and starts over until it finds the range empty. A folio
+ * whose reference count is frozen is being evicted; taking the XArray lock once waits for that.
  *
- * A folio is never truncated under a write: who holds its lock and has seen WRITEBACK clear is alone.
+ * A folio is never truncated under a write: who holds its lock and has seen WRITEBACK clear is
+ * alone.
  *
- * An edge is the part [from, to) of one folio that is to read as zero. Blocks that lie wholly in it are zeroed
- * in memory and their dirt is dropped: the owner frees their place. A block that is cut is read if
- * need be, and if anything but zeros is in its part, it is zeroed and becomes dirty. So a block that is a hole
- * stays one, and no byte behind the size of a file ever comes back when the file grows. What may fail
- * comes first: both edges of a hole are read before either is changed. Between, their folios are
- * referenced but not locked, so that one thread at most keeps one frame while it waits for another
- * (reclaim.c). A cut block that holds data has a place or a reservation already, so reserving it again
- * does not fail in practice.
+ * An edge is the part [from, to) of one folio that is to read as zero. Blocks that lie wholly in it
+ * are zeroed in memory and their dirt is dropped: the owner frees their place. A block that is cut
+ * is read if need be, and if anything but zeros is in its part, it is zeroed and becomes dirty. So
+ * a block that is a hole stays one, and no byte behind the size of a file ever comes back when the
+ * file grows. What may fail comes first: both edges of a hole are read before either is changed.
+ * Between, their folios are referenced but not locked, so that one thread at most keeps one frame
+ * while it waits for another (reclaim.c). A cut block that holds data has a place or a reservation
+ * already, so reserving it again does not fail in practice.
  */
 #include "internal.h"
 
@@ -66,7 +67,7 @@ static unsigned int find_folios(struct mapping *mapping, pgoff_t *start, pgoff_t
 	return batch->nr;
 }
 
-/* The blocks of @mask are not dirty any more, and hold no reservation. Folio locked, no WRITEBACK. */
+/* The blocks of @mask lose their dirt and reservation. Folio locked, no WRITEBACK. */
 static void forget_dirty(struct mapping *mapping, struct folio *folio, unsigned int mask)
 {
 	struct flusher *flusher = mapping_flusher(mapping);
@@ -141,7 +142,7 @@ static void remove_idle(struct mapping *mapping, pgoff_t first, pgoff_t last)
 	}
 }
 
-/* Locks a folio and waits for its write; false, with the folio put, when it is not the mapping's. */
+/* Locks a folio, waits for its write; false, with the folio put, when it is not the mapping's. */
 static bool lock_idle(struct mapping *mapping, struct folio *folio)
 {
 	folio_lock(folio);
@@ -190,7 +191,7 @@ static bool holds_data(const struct folio *folio, size_t at, size_t len)
 	return len && (p[0] || memcmp(p, p + 1, len - 1));
 }
 
-/* The part of a cut block that lies in [lo, hi), for the block of byte @at; 0 when it is not cut. */
+/* The part of the block of byte @at that lies in [lo, hi); 0 when the block is not cut. */
 static size_t cut_part(const struct folio *folio, size_t lo, size_t hi, size_t at, size_t *part)
 {
 	size_t bs = 1UL << folio->block_shift, start = at & ~(bs - 1);
@@ -202,7 +203,8 @@ static size_t cut_part(const struct folio *folio, size_t lo, size_t hi, size_t a
 }
 
 /* Reserves space for the block of byte @at if it is cut and will change. */
-static int reserve_cut(struct mapping *mapping, struct folio *folio, size_t lo, size_t hi, size_t at)
+static int reserve_cut(struct mapping *mapping, struct folio *folio, size_t lo, size_t hi,
+		       size_t at)
 {
 	size_t part, len = cut_part(folio, lo, hi, at, &part);
 
@@ -321,7 +323,7 @@ static loff_t page_up(loff_t pos)
 
 int truncate_setsize(struct mapping *mapping, loff_t size)
 {
-	struct edge edge = { .from = size, .to = page_up(size) };
+	struct edge edge = {.from = size, .to = page_up(size)};
 	int err;
 
 	if (size >= mapping_size(mapping)) {
@@ -342,7 +344,7 @@ int truncate_setsize(struct mapping *mapping, loff_t size)
 int truncate_hole(struct mapping *mapping, loff_t start, loff_t end)
 {
 	loff_t first = page_up(start), last = end & ~((loff_t)PAGE_SIZE - 1);
-	struct edge edges[2] = { { start, first, NULL }, { last, end, NULL } };
+	struct edge edges[2] = {{start, first, NULL}, {last, end, NULL}};
 	int err;
 
 	if (start >= end)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Writing into a mapping, folio by folio: throttle, get the folio, complete the blocks that are only
- * partly written, have the owner reserve space, copy, mark valid and dirty, raise the size.
+ * Writing into a mapping, folio by folio: throttle, get the folio, complete the blocks that are
+ * only partly written, have the owner reserve space, copy, mark valid and dirty, raise the size.
  *
  * What the first and the last block miss is read from the backing, or zeroed where the block lies
  * behind the size. Space is reserved before a byte is changed, for the whole part if possible and

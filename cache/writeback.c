@@ -2,14 +2,15 @@
 /*
  * Writing dirty folios to the backing.
  *
- * A pass first turns the DIRTY marks of its range into TOWRITE marks, and then goes over these only: what
- * becomes dirty meanwhile is for the next pass, so a pass ends however fast others write.
- * It picks the next folio with the mark, one at a time, and extends it over its contiguous dirty
- * neighbours as long as their locks can be had without waiting. The owner writes the run in one call.
+ * A pass first turns the DIRTY marks of its range into TOWRITE marks, and then goes over these
+ * only: what becomes dirty meanwhile is for the next pass, so a pass ends however fast others
+ * write. It picks the next folio with the mark, one at a time, and extends it over its contiguous
+ * dirty neighbours as long as their locks can be had without waiting. The owner writes the run in
+ * one call.
  *
- * A pass for data integrity (sync) waits for the lock of the folio it picked and for a write of it that is in
- * flight, and then looks at the folio again: it may be dirty once more. Other passes leave such folios for
- * later. All go on past errors and return the first.
+ * A pass for data integrity (sync) waits for the lock of the folio it picked and for a write of it
+ * that is in flight, and then looks at the folio again: it may be dirty once more. Other passes
+ * leave such folios for later. All go on past errors and return the first.
  *
  *	state of a folio		dirty	writing	WRITEBACK  marks
  *	clean				0	0	-	   none
@@ -17,9 +18,10 @@
  *	being written			0	!=0	x	   WRITEBACK
  *	redirtied while written		!=0	!=0	x	   WRITEBACK, DIRTY (TOWRITE)
  *
- * dirty -> being written needs the folio lock and the XArray lock; the end of the write only the latter, so
- * that who holds the folio lock can wait for it. After a failed write the blocks are dirty again, with an error
- * in the mapping. Callers keep the mapping alive: the owner by his own reference, a flusher by a pin.
+ * dirty -> being written needs the folio lock and the XArray lock; the end of the write only the
+ * latter, so that who holds the folio lock can wait for it. After a failed write the blocks are
+ * dirty again, with an error in the mapping. Callers keep the mapping alive: the owner by his own
+ * reference, a flusher by a pin.
  */
 #include "internal.h"
 
@@ -60,7 +62,7 @@ static bool lock_dirty(struct mapping *mapping, struct folio *folio, bool sync)
 	return false;
 }
 
-/* Appends the dirty neighbours behind folios[0] that can be locked at once. Return: folios in all. */
+/* Appends the dirty neighbours of folios[0] that can be locked at once. Return: folios in all. */
 static unsigned int extend_run(struct mapping *mapping, struct folio **folios, pgoff_t end)
 {
 	XA_STATE(xas, &mapping->i_pages, folios[0]->index + 1);
@@ -115,7 +117,7 @@ static unsigned int begin_run(struct mapping *mapping, struct folio **folios, un
 	return blocks;
 }
 
-/* What was being written is clean, or dirty again after an error. Return: folios that became dirty. */
+/* What was being written is clean, or dirty again if it @failed. Return: folios dirty again. */
 static unsigned int finish_folios(struct mapping *mapping, struct folio **folios, unsigned int nr,
 				  bool failed)
 {

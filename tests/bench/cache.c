@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The cache's hot paths, on a backing that does nothing, so that only the cache's own work is
- * measured. Where the cache uses a newer algorithm, the older one runs beside it on the same folios.
+ * measured. Where the cache uses a newer algorithm, the older one runs beside it.
  *
  *	bench_cache [ROUNDS]
  *
@@ -12,7 +12,7 @@
 #include "internal.h"
 
 #define CACHE_BYTES (64UL << 20)
-#define NR 4096UL		/* folios of the file */
+#define NR 4096UL /* folios of the file */
 
 static struct cache *cache;
 static struct mapping file;
@@ -36,7 +36,7 @@ static int write_nothing(struct mapping *mapping, struct folio **folios, unsigne
 	return 0;
 }
 
-static const struct mapping_ops ops = { .read_folios = read_nothing, .write_folios = write_nothing };
+static const struct mapping_ops ops = {.read_folios = read_nothing, .write_folios = write_nothing};
 
 static void fill_file(void)
 {
@@ -117,16 +117,16 @@ struct bench {
 };
 
 static const struct bench benches[] = {
-	{ "cache_lookup", fill_file, bench_lookup },
-	{ "cache_read_hit_4k", fill_file, bench_read_hit },
-	{ "cache_get_pages_hit", fill_file, bench_batches },
-	{ "cache_read_miss", drop_file, fill_file },
-	{ "cache_write_new", drop_file, dirty_file },
-	{ "cache_write_dirty", dirty_file, dirty_file },
-	{ "cache_writeback_runs", dirty_file, write_runs },
-	{ "cache_writeback_single", dirty_file, write_single },
-	{ "cache_truncate_batches", fill_file, drop_file },
-	{ "cache_truncate_single", fill_file, drop_single },
+	{"cache_lookup", fill_file, bench_lookup},
+	{"cache_read_hit_4k", fill_file, bench_read_hit},
+	{"cache_get_pages_hit", fill_file, bench_batches},
+	{"cache_read_miss", drop_file, fill_file},
+	{"cache_write_new", drop_file, dirty_file},
+	{"cache_write_dirty", dirty_file, dirty_file},
+	{"cache_writeback_runs", dirty_file, write_runs},
+	{"cache_writeback_single", dirty_file, write_single},
+	{"cache_truncate_batches", fill_file, drop_file},
+	{"cache_truncate_single", fill_file, drop_single},
 };
 
 static double best_of(const struct bench *bench, unsigned int rounds)
@@ -146,7 +146,7 @@ static double best_of(const struct bench *bench, unsigned int rounds)
 int main(int argc, char **argv)
 {
 	unsigned int i, rounds = argc > 1 ? atoi(argv[1]) : 20;
-	struct cache_config config = { .bytes = CACHE_BYTES };
+	struct cache_config config = {.bytes = CACHE_BYTES};
 
 	rcu_register_thread();
 	if (cache_create(&cache, &config) ||

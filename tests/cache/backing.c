@@ -137,7 +137,8 @@ static void write_folio(struct backing *b, struct folio *folio)
 
 	for (block = 0; block < nr; block++)
 		if (load_blocks(&folio->writing) & (1U << block))
-			folio_copy_to(b->data + folio_pos(folio) + block * bs, folio, block * bs, bs);
+			folio_copy_to(b->data + folio_pos(folio) + block * bs, folio, block * bs,
+				      bs);
 }
 
 static int write_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
@@ -200,7 +201,7 @@ const struct mapping_ops backing_ops = {
 
 struct cache *test_cache(size_t bytes, unsigned int expire_ms)
 {
-	struct cache_config config = { .bytes = bytes, .dirty_expire_ms = expire_ms };
+	struct cache_config config = {.bytes = bytes, .dirty_expire_ms = expire_ms};
 	struct cache *cache;
 
 	rcu_register_thread();

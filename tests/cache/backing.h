@@ -3,8 +3,8 @@
  * A mapping whose backing is an array in memory, with faults, delays and limited space on demand.
  *
  * A block has a place once it was written (or existed from the start); a block without one
- * reads as zero and takes one of `space` when it is reserved. With a volume, the ops behave as a file system's do:
- * they take its lock and read and write its device mapping on the way.
+ * reads as zero and takes one of `space` when it is reserved. With a volume, the ops behave as a
+ * file system's do: they take its lock and read and write its device mapping on the way.
  */
 #ifndef TEST_CACHE_BACKING_H
 #define TEST_CACHE_BACKING_H
@@ -20,17 +20,18 @@ struct test_volume {
 
 struct backing {
 	struct mapping mapping;
-	pthread_mutex_t inode_lock;	/* writers and truncation; for tests with threads */
+	pthread_mutex_t inode_lock; /* writers and truncation; for tests with threads */
 	unsigned char *data;
-	bool *placed;			/* by block */
-	size_t room;			/* bytes of data */
-	long space;			/* blocks to be had; atomic */
-	struct test_volume *volume;	/* or NULL */
-	unsigned int delay_us;		/* of each write */
+	bool *placed;		    /* by block */
+	size_t room;		    /* bytes of data */
+	long space;		    /* blocks to be had; atomic */
+	struct test_volume *volume; /* or NULL */
+	unsigned int delay_us;	    /* of each write */
 
-	/* The nth call from now fails (0: the next), and those after it as long as the count says. Atomic. */
+	/* The nth call from now fails (0: the next), and those after it as long as the count says.
+	 * Atomic. */
 	int fail_reads_in, fail_reads, fail_writes_in, fail_writes;
-	loff_t bad_read;		/* the folio with this byte cannot be read; NEVER */
+	loff_t bad_read; /* the folio with this byte cannot be read; NEVER */
 
 	/* what was called; atomic */
 	unsigned int read_calls, read_folios, write_calls, write_folios, write_blocks, max_run;

@@ -126,8 +126,10 @@ static void step(struct world *w)
 		step_read(w, b, m, pos, len);
 		break;
 	case 12:
-		step_size(w, b, m, rnd(&w->state) % 2 ? pos : m->size + pos % 10000 < ROOM ?
-			m->size + pos % 10000 : ROOM);
+		step_size(w, b, m,
+			  rnd(&w->state) % 2		 ? pos
+			  : m->size + pos % 10000 < ROOM ? m->size + pos % 10000
+							 : ROOM);
 		break;
 	case 13:
 		/* Not across the end: what lies behind it is zero already. */
@@ -170,7 +172,7 @@ static void finish(struct world *w)
 	cache_destroy(w->cache);
 }
 
-static unsigned int shifts[] = { 10, 11, 12 };
+static unsigned int shifts[] = {10, 11, 12};
 
 ParameterizedTestParameters(model, random)
 {

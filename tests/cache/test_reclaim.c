@@ -20,7 +20,7 @@ static struct cache_stats stats_of(struct cache *cache)
 
 Test(arena, too_small_a_cache_is_refused)
 {
-	struct cache_config config = { .bytes = CACHE_MIN_BYTES - 1 };
+	struct cache_config config = {.bytes = CACHE_MIN_BYTES - 1};
 	struct cache *cache;
 
 	cr_assert_eq(cache_create(&cache, &config), -EINVAL);
@@ -37,7 +37,8 @@ Test(arena, blocks_of_all_orders_are_aligned_and_join_again)
 			folios[order] = arena_alloc(cache, MAPPING_DEVICE, order);
 			cr_assert(folios[order]);
 			cr_assert_eq((uintptr_t)folio_address(folios[order]) %
-				     folio_size(folios[order]), 0);
+					     folio_size(folios[order]),
+				     0);
 			cache_check(cache);
 		}
 		for (order = 0; order <= MAX_FOLIO_ORDER; order++) {
@@ -157,8 +158,8 @@ Test(reclaim, referenced_folios_stay)
 	filemap_read(&b.mapping, MIB, buf, ROOM - MIB);
 	for (i = 0; i < batch.nr; i++) {
 		cr_assert_eq(batch.folios[i]->mapping, &b.mapping);
-		cr_assert(!memcmp(folio_address(batch.folios[i]), b.data + i * PAGE_SIZE,
-				  PAGE_SIZE));
+		cr_assert(
+			!memcmp(folio_address(batch.folios[i]), b.data + i * PAGE_SIZE, PAGE_SIZE));
 	}
 	folio_batch_release(&batch);
 	backing_finish(&b);
@@ -170,7 +171,7 @@ Test(reclaim, file_writes_that_need_metadata_end)
 {
 	struct cache *cache = test_cache(MIB, 0);
 	struct backing device, b;
-	struct test_volume volume = { .lock = PTHREAD_MUTEX_INITIALIZER, .device = &device };
+	struct test_volume volume = {.lock = PTHREAD_MUTEX_INITIALIZER, .device = &device};
 
 	backing_init(&device, cache, MAPPING_DEVICE, 12, ROOM, ROOM, 1);
 	backing_init(&b, cache, MAPPING_FILE, 12, ROOM, 0, 0);
@@ -201,7 +202,7 @@ static int job(struct backing *b)
 	return err;
 }
 
-static int kinds[] = { 0, 1 };
+static int kinds[] = {0, 1};
 
 ParameterizedTestParameters(faults, nth_call_fails)
 {

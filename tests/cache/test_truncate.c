@@ -35,7 +35,7 @@ static bool reads_as_expected(loff_t size)
 	return filemap_read(&b.mapping, 0, buf, ROOM) == size && !memcmp(buf, expect, size);
 }
 
-static unsigned int shifts[] = { 10, 11, 12 };
+static unsigned int shifts[] = {10, 11, 12};
 
 ParameterizedTestParameters(truncate, shrink_and_grow)
 {
@@ -45,7 +45,7 @@ ParameterizedTestParameters(truncate, shrink_and_grow)
 /* Bytes that were cut off never come back, neither from memory nor from the backing. */
 ParameterizedTest(unsigned int *shift, truncate, shrink_and_grow)
 {
-	static const loff_t sizes[] = { 100001, 100000, 98304, 4097, 4096, 4095, 1024, 1, 0 };
+	static const loff_t sizes[] = {100001, 100000, 98304, 4097, 4096, 4095, 1024, 1, 0};
 	unsigned int i;
 
 	setup(*shift, 150000);
@@ -68,10 +68,9 @@ ParameterizedTestParameters(truncate, holes)
 
 ParameterizedTest(unsigned int *shift, truncate, holes)
 {
-	static const loff_t holes[][2] = { { 0, 1 },	     { 100, 200 },   { 1024, 2048 },
-					   { 4000, 4200 },   { 8192, 12288 }, { 5000, 30000 },
-					   { 31000, 40960 }, { 40961, 41000 }, { 99999, 100000 },
-					   { 90000, 200000 } };
+	static const loff_t holes[][2] = {
+		{0, 1},	       {100, 200},     {1024, 2048},   {4000, 4200},	{8192, 12288},
+		{5000, 30000}, {31000, 40960}, {40961, 41000}, {99999, 100000}, {90000, 200000}};
 	unsigned int i;
 
 	setup(*shift, 100000);

@@ -22,7 +22,7 @@
 
 static struct cache *cache;
 static struct backing files[FILES], device;
-static struct test_volume volume = { .lock = PTHREAD_MUTEX_INITIALIZER, .device = &device };
+static struct test_volume volume = {.lock = PTHREAD_MUTEX_INITIALIZER, .device = &device};
 static bool stop;
 static unsigned long steps;
 
@@ -207,8 +207,8 @@ int main(int argc, char **argv)
 	cache_get_stats(cache, &stats);
 	if (stats.used_bytes > stats.bound_bytes)
 		fail("bound", 0, 0);
-	printf("torture: %lu steps, %lu evictions, %lu runs, %lu throttled\n", steps, stats.evictions,
-	       stats.writeback_runs, stats.throttled);
+	printf("torture: %lu steps, %lu evictions, %lu runs, %lu throttled\n", steps,
+	       stats.evictions, stats.writeback_runs, stats.throttled);
 	for (i = 0; i < FILES; i++)
 		backing_finish(&files[i]);
 	backing_finish(&device);
