@@ -216,11 +216,20 @@ void do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	      struct fuse_file_info *fi)
 {
 	const struct volume_ops *ops = ops_of(req);
-	ssize_t ret = -EBADF;
+	ssize_t ret = ops->write ? 0 : -EBADF;
+	size_t done = 0;
 
 	/* The kernel has the size and so the place of an appending write. */
-	if (ops->write)
-		ret = ops->write(node_of(req, ino), pos, buf, size, false, kills_priv());
+	while (ops->write && done < size) {
+		ret = ops->write(node_of(req, ino), pos + done, buf + done, size - done, false,
+				 kills_priv());
+		if (ret <= 0)
+			break;
+		done += ret;
+	}
+	/* Where the kernel writes back pages, it does not look at how much of them was taken. */
+	if (done && (done == size || !fi->writepage))
+		ret = done;
 	if (ret < 0)
 		reply_error(req, ret);
 	else
