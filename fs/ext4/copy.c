@@ -27,12 +27,17 @@ ssize_t ext4_copy_range(struct vnode *in, loff_t in_pos, struct vnode *out, loff
 {
 	size_t size = len < COPY_PIECE ? len : COPY_PIECE;
 	ssize_t total = 0, done = 0;
+	loff_t size_left;
 	char *buf;
 
 	if (!S_ISREG(vnode_mode(in)) || !S_ISREG(vnode_mode(out)))
 		return -EINVAL;
-	if (!len)
+	/* The end counts that the source has now: a copy to behind it moves it, in one file. */
+	size_left = mapping_size(&in->mapping) - in_pos;
+	if (size_left <= 0 || !len)
 		return 0;
+	if (len > (size_t)size_left)
+		len = size_left;
 	buf = malloc(size);
 	if (!buf)
 		return -ENOMEM;
