@@ -216,3 +216,13 @@ Test(ext4_falloc, copy_ends_at_the_source_end)
 	fixture_put(&f, other);
 	end();
 }
+
+Test(ext4_falloc, copy_within_a_file_does_not_follow_its_end)
+{
+	begin("");
+	model_write(&m, 0, 10000);
+	cr_assert_eq(ext4_copy_range(m.node, 9000, m.node, 20000, 50000), 1000);
+	cr_assert_eq(mapping_size(&m.node->mapping), 21000);
+	model_truncate(&m, 10000);
+	end();
+}
