@@ -7,8 +7,8 @@
  *	torture [SECONDS [SEED]]
  *
  * Each byte of a file is either zero or follows from file and position, so that every read can be
- * checked. At the end all is written back, and backing and cache must agree. A watchdog ends
- * the run when no thread gets on for 60 seconds.
+ * checked. One file's writes fail now and then. At the end all is written back, and backing and
+ * cache must agree. A watchdog ends the run when no thread gets on for 60 seconds.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +19,13 @@
 #define THREADS 8
 #define ROOM (1 << 20)
 #define STALL_S 60
+#define FAULTY 3 /* the file that cannot always be written */
 
 static struct cache *cache;
 static struct backing files[FILES], device;
 static struct test_volume volume = {.lock = PTHREAD_MUTEX_INITIALIZER, .device = &device};
 static bool stop;
-static unsigned long steps;
+static unsigned long steps, faults;
 
 static unsigned char pattern(unsigned int file, loff_t pos)
 {
@@ -71,12 +72,14 @@ static void do_pages(unsigned int file, loff_t pos, size_t len)
 static void do_write(unsigned int file, loff_t pos, unsigned char *buf, size_t len)
 {
 	struct backing *b = &files[file];
+	ssize_t n;
 	size_t i;
 
 	for (i = 0; i < len; i++)
 		buf[i] = pattern(file, pos + i);
 	pthread_mutex_lock(&b->inode_lock);
-	if (filemap_write(&b->mapping, pos, buf, len) != (ssize_t)len)
+	n = filemap_write(&b->mapping, pos, buf, len);
+	if (n != (ssize_t)len && !__atomic_load_n(&faults, __ATOMIC_RELAXED))
 		fail("write failed", file, pos);
 	pthread_mutex_unlock(&b->inode_lock);
 }
@@ -109,11 +112,13 @@ static void step(uint64_t *state, unsigned char *buf)
 		do_truncate(file, pos, len, true);
 		break;
 	case 2:
-		if (filemap_write_and_wait(&files[file].mapping))
+		if (filemap_write_and_wait(&files[file].mapping) && file != FAULTY)
 			fail("fsync failed", file, 0);
 		break;
 	case 3:
-		if (cache_sync(cache, rnd(state) % 2 ? MAPPING_FILE : MAPPING_DEVICE))
+		if (rnd(state) % 2)
+			cache_sync(cache, MAPPING_FILE);
+		else if (cache_sync(cache, MAPPING_DEVICE))
 			fail("sync failed", file, 0);
 		break;
 	case 4:
@@ -125,7 +130,13 @@ static void step(uint64_t *state, unsigned char *buf)
 		invalidate_blocks(&device.mapping, pos, pos + len % 4096);
 		pthread_mutex_unlock(&volume.lock);
 		break;
-	case 6 ... 18:
+	case 6:
+		if (file != FAULTY)
+			break;
+		__atomic_fetch_add(&faults, 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&files[file].fail_writes, 1, __ATOMIC_RELAXED);
+		break;
+	case 7 ... 18:
 		do_write(file, pos, buf, len);
 		break;
 	default:
@@ -168,6 +179,7 @@ static void finish(unsigned int file, unsigned char *buf)
 	struct backing *b = &files[file];
 	loff_t size = mapping_size(&b->mapping);
 
+	__atomic_store_n(&b->fail_writes, 0, __ATOMIC_RELAXED);
 	if (filemap_write_and_wait(&b->mapping))
 		fail("last write failed", file, 0);
 	mapping_check(&b->mapping);
@@ -207,8 +219,8 @@ int main(int argc, char **argv)
 	cache_get_stats(cache, &stats);
 	if (stats.used_bytes > stats.bound_bytes)
 		fail("bound", 0, 0);
-	printf("torture: %lu steps, %lu evictions, %lu runs, %lu throttled\n", steps,
-	       stats.evictions, stats.writeback_runs, stats.throttled);
+	printf("torture: %lu steps, %lu evictions, %lu runs, %lu failed, %lu throttled\n", steps,
+	       stats.evictions, stats.writeback_runs, stats.write_errors, stats.throttled);
 	for (i = 0; i < FILES; i++)
 		backing_finish(&files[i]);
 	backing_finish(&device);
