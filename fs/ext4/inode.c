@@ -399,18 +399,20 @@ void ext4_mapping_unpin(struct mapping *mapping)
 }
 
 /*
- * Any inode of the table, with all its references taken over, once no flusher is at work on it;
- * NULL when there is none but those that a flusher is deleting.
+ * The next inode of the table from chain *@at on, with all its references taken over, once no
+ * flusher is at work on it; NULL when there is none but those that a flusher is deleting.
  */
-static struct ext4_inode *take_any(struct ext4_volume *vol)
+static struct ext4_inode *take_next(struct ext4_volume *vol, size_t *at)
 {
 	struct ext4_inode *inode = NULL;
 
 	pthread_mutex_lock(&vol->icache_lock);
-	for (size_t i = 0; !inode && i < (size_t)1 << vol->icache_bits; i++) {
-		inode = vol->icache[i];
+	for (; *at < (size_t)1 << vol->icache_bits; ++*at) {
+		inode = vol->icache[*at];
 		while (inode && inode->dying)
 			inode = inode->hash_next;
+		if (inode)
+			break;
 	}
 	if (inode)
 		inode->dying = true;
@@ -439,13 +441,15 @@ static unsigned int icache_left(struct ext4_volume *vol)
 void icache_finish(struct ext4_volume *vol)
 {
 	struct ext4_inode *inode;
+	size_t at = 0;
 
 	if (!vol->icache)
 		return;
 	while (icache_left(vol)) {
-		inode = take_any(vol);
+		inode = take_next(vol, &at);
 		if (!inode) {
 			usleep(1000);
+			at = 0;
 			continue;
 		}
 		if (has_dirty_data(inode) && inode->raw.i_links_count)
