@@ -32,14 +32,18 @@ struct folio *filemap_get_folio(struct mapping *mapping, pgoff_t index)
 	struct folio *folio;
 
 	rcu_read_lock();
-	do {
+	for (;; xas_reset(&xas)) {
 		folio = xas_load(&xas);
-	} while (xas_retry(&xas, folio));
-	if (folio && (xa_is_value(folio) || !folio_try_get(folio)))
-		folio = NULL;
-	if (folio && folio != xas_reload(&xas)) {
+		if (xas_retry(&xas, folio))
+			continue;
+		if (!folio || xa_is_value(folio) || !folio_try_get(folio)) {
+			folio = NULL;
+			break;
+		}
+		if (folio == xas_reload(&xas))
+			break;
+		/* Removed, or only its node has left the tree: look again. */
 		folio_put(folio);
-		folio = NULL;
 	}
 	rcu_read_unlock();
 	return folio;
