@@ -16,10 +16,10 @@
  * Reservations. Free blocks are shared out before they are allocated: a writer of delayed data takes
  * what it will need at most, in blocks_reserve(), and gives it back when the blocks are allocated or
  * the data has gone. What is withheld from data always: a fiftieth of the image (at most 4096
- * blocks), so that dividing preallocated extents finds blocks for the tree; and, on a mount that
- * several users share (allow_other), the blocks that the image reserves for root. On a mount for
- * one user, who owns the image, root's share is his. Directories and attributes may take all that
- * is not reserved.
+ * blocks; 64 where there are no extents), so that dividing preallocated extents finds blocks for the
+ * tree; and, on a mount that several users share (allow_other), the blocks that the image reserves
+ * for root. On a mount for one user, who owns the image, root's share is his. Directories and
+ * attributes may take all that is not reserved.
  *
  * Locks: the bitmap under the volume lock; the counters under space_lock, a leaf.
  */
@@ -28,6 +28,7 @@
 
 #define MARGIN_DIVISOR 50
 #define MARGIN_MAX 4096
+#define MARGIN_MAX_INDIRECT 64
 #define MAX_RUNS 64		/* runs looked at in one group before the longest is taken */
 
 static struct ext4_volume *vol_of(ext2_filsys fs)
@@ -259,13 +260,14 @@ int blocks_init(struct ext4_volume *vol)
 {
 	struct ext2_super_block *super = vol->fs->super;
 	uint64_t margin = ext2fs_blocks_count(super) / MARGIN_DIVISOR;
+	uint64_t most = ext2fs_has_feature_extents(super) ? MARGIN_MAX : MARGIN_MAX_INDIRECT;
 	const struct options *options = vol->vol.options;
 
 	pthread_mutex_init(&vol->space_lock, NULL);
 	vol->fs->priv_data = vol;
 	vol->free_blocks = ext2fs_free_blocks_count(super);
 	vol->reserved_blocks = 0;
-	vol->withheld_blocks = margin < MARGIN_MAX ? margin : MARGIN_MAX;
+	vol->withheld_blocks = margin < most ? margin : most;
 	if (options && options->allow_other && !options->fakeroot)
 		vol->withheld_blocks += ext2fs_r_blocks_count(super);
 	ext2fs_set_alloc_block_callback(vol->fs, on_alloc, NULL);
