@@ -1,0 +1,82 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Installs a build into an empty directory and uses what is there: tests/install.sh BUILD
+set -eu
+
+build=$(realpath "$1")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+DESTDIR=$work/root meson install -C "$build" --no-rebuild --quiet
+prefix=$work/root/usr/local
+
+have() {
+	local found
+	found=$(find "$prefix" -path "*/$1" | head -1)
+	[ -n "$found" ] || { echo "not installed: $1"; exit 1; }
+	echo "$found"
+}
+
+program=$(have bin/foliofs)
+"$program" -V | grep -q '^foliofs [0-9]'
+manual=$(have 'man8/foliofs.8')
+grep -q '^\.SH OPTIONS' "$manual"
+for header in xatree/xarray.h xatree/rcu.h folio/cache.h folio/mapping.h folio/folio.h; do
+	have "include/$header"
+done
+pc=$(have pkgconfig/xatree.pc)
+have pkgconfig/folio.pc
+
+# The prefix in the .pc files is the final one; here the files are below DESTDIR.
+export PKG_CONFIG_PATH=${pc%/*}
+flags() {
+	pkg-config --define-variable=prefix="$prefix" --cflags --libs --static "$1"
+}
+
+cat >"$work/tree.c" <<'END'
+#include <stdio.h>
+#include <xarray.h>
+
+int main(void)
+{
+	DEFINE_XARRAY(xa);
+
+	rcu_register_thread();
+	xa_store(&xa, 1UL << 40, xa_mk_value(42), GFP_KERNEL);
+	printf("%lu\n", xa_to_value(xa_load(&xa, 1UL << 40)));
+	xa_destroy(&xa);
+	rcu_unregister_thread();
+	return 0;
+}
+END
+
+cat >"$work/cache.c" <<'END'
+#include <stdio.h>
+#include <cache.h>
+
+int main(void)
+{
+	struct cache_config config = { .bytes = 4 << 20 };
+	struct cache_stats stats;
+	struct cache *cache;
+
+	rcu_register_thread();
+	if (cache_create(&cache, &config))
+		return 1;
+	cache_get_stats(cache, &stats);
+	printf("%llu\n", (unsigned long long)stats.bound_bytes >> 20);
+	cache_destroy(cache);
+	rcu_unregister_thread();
+	return 0;
+}
+END
+
+use() {
+	# shellcheck disable=SC2046
+	gcc -D_GNU_SOURCE -Wall -Werror -o "$work/$1" "$work/$1.c" $(flags "$2")
+	[ "$("$work/$1")" = "$3" ] || { echo "the program built against $2 does not work"; exit 1; }
+	echo "a program built against $2 works"
+}
+
+use tree xatree 42
+use cache folio 4
