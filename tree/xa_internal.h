@@ -88,7 +88,27 @@ static inline void xas_update(const struct xa_state *xas, struct xa_node *node)
 }
 
 void *xas_start(struct xa_state *xas);
-void *xas_descend(struct xa_state *xas, struct xa_node *node);
+void *xas_follow_sibling(struct xa_state *xas, void *entry);
+
+/*
+ * Goes to the cursor's slot in @node, whose shift is known: each node's is its parent's less one
+ * level, so a walk need not wait for the node's first line to find the slot. Return: the entry, that
+ * of the first slot when it has siblings.
+ */
+static inline void *xas_descend_at(struct xa_state *xas, struct xa_node *node, unsigned int shift)
+{
+	void *entry;
+
+	xas->xa_node = node;
+	xas->xa_offset = (xas->xa_index >> shift) & XA_CHUNK_MASK;
+	entry = xa_entry(xas->xa, node, xas->xa_offset);
+	return xa_is_sibling(entry) ? xas_follow_sibling(xas, entry) : entry;
+}
+
+static inline void *xas_descend(struct xa_state *xas, struct xa_node *node)
+{
+	return xas_descend_at(xas, node, node->shift);
+}
 
 void mark_set_up(struct xarray *xa, struct xa_node *node, unsigned int offset, xa_mark_t mark);
 void mark_clear_up(struct xarray *xa, struct xa_node *node, unsigned int offset, xa_mark_t mark);

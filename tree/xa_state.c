@@ -29,21 +29,14 @@ void *xas_start(struct xa_state *xas)
 	return entry;
 }
 
-/* Goes to the cursor's slot in @node. Return: the entry, of the first slot when it has siblings. */
-void *xas_descend(struct xa_state *xas, struct xa_node *node)
+/* Follows a sibling. Return: the entry of the first slot, to which the cursor moves. */
+void *xas_follow_sibling(struct xa_state *xas, void *entry)
 {
-	unsigned int offset = get_offset(xas->xa_index, node);
-	void *entry = xa_entry(xas->xa, node, offset);
-
-	xas->xa_node = node;
 	while (xa_is_sibling(entry)) {
-		offset = xa_to_sibling(entry);
-		entry = xa_entry(xas->xa, node, offset);
-		if (node->shift && xa_is_node(entry))
-			entry = XA_RETRY_ENTRY;
+		xas->xa_offset = xa_to_sibling(entry);
+		entry = xa_entry(xas->xa, xas->xa_node, xas->xa_offset);
 	}
-	xas->xa_offset = offset;
-	return entry;
+	return xa_is_node(entry) ? XA_RETRY_ENTRY : entry;
 }
 
 /**
@@ -58,15 +51,14 @@ void *xas_descend(struct xa_state *xas, struct xa_node *node)
 void *xas_load(struct xa_state *xas)
 {
 	void *entry = xas_start(xas);
+	int shift;
 
-	while (xa_is_node(entry)) {
-		struct xa_node *node = xa_to_node(entry);
-
-		if (xas->xa_shift > node->shift)
-			break;
-		entry = xas_descend(xas, node);
-		if (!node->shift)
-			break;
+	if (!xa_is_node(entry))
+		return entry;
+	shift = xa_to_node(entry)->shift;
+	while (xa_is_node(entry) && xas->xa_shift <= shift) {
+		entry = xas_descend_at(xas, xa_to_node(entry), shift);
+		shift -= XA_CHUNK_SHIFT;
 	}
 	return entry;
 }

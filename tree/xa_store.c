@@ -427,7 +427,7 @@ static void *create_slot(struct xa_state *xas, bool allow_root)
 			break;
 		level -= XA_CHUNK_SHIFT;
 		node = entry ? xa_to_node(entry) : add_node(xas, level);
-		entry = xas_descend(xas, node);
+		entry = xas_descend_at(xas, node, level);
 	}
 	return entry;
 }
