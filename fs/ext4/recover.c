@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "ext4.h"
@@ -93,9 +94,15 @@ static int run_e2fsck(struct image *image, const char *path)
 	return -EUCLEAN;
 }
 
-/*
- * Replays, and reads the superblock again.
- */
+/* A block device is ours alone while it is open: e2fsck would be kept out. */
+static bool is_device(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISBLK(st.st_mode);
+}
+
+/* Replays, and reads the superblock again. */
 static int replay(struct image *image, const struct options *options, struct ext2_super_block *sb)
 {
 	int err = run_e2fsck(image, options->image);
@@ -140,6 +147,11 @@ int recover_journal(struct image *image, const struct options *options,
 		log_error("%s: the journal is dirty; replay it first: foliofs -o raw,offset=%"
 			  PRIu64 " %s DIR; e2fsck -p -E journal_only DIR/%s; umount DIR", image->name,
 			  options->offset, options->image, basename(options->image));
+		return -EUCLEAN;
+	}
+	if (is_device(options->image)) {
+		log_error("%s: the journal is dirty; run: e2fsck -p -E journal_only %s", image->name,
+			  options->image);
 		return -EUCLEAN;
 	}
 	if (access(options->image, W_OK)) {
