@@ -11,15 +11,16 @@
  * holds such a group's own metadata from the start). Its callback for single blocks, installed
  * here, sees what libext2fs allocates and frees itself; the one for ranges is not used, because it
  * is told a range that has been counted down to nothing. Each change marks the group for the next
- * commit, keeps our count of free blocks, and makes the device mapping forget blocks that are freed.
+ * commit, keeps our count of free blocks, and makes the device mapping forget blocks that are
+ * freed.
  *
- * Reservations. Free blocks are shared out before they are allocated: a writer of delayed data takes
- * what it will need at most, in blocks_reserve(), and gives it back when the blocks are allocated or
- * the data has gone. What is withheld from data always: a fiftieth of the image (at most 4096
- * blocks; 64 where there are no extents), so that dividing preallocated extents finds blocks for the
- * tree; and, on a mount that several users share (allow_other), the blocks that the image reserves
- * for root. On a mount for one user, who owns the image, root's share is his. Directories and
- * attributes may take all that is not reserved.
+ * Reservations. Free blocks are shared out before they are allocated: a writer of delayed data
+ * takes what it will need at most, in blocks_reserve(), and gives it back when the blocks are
+ * allocated or the data has gone. What is withheld from data always: a fiftieth of the image (at
+ * most 4096 blocks; 64 where there are no extents), so that dividing preallocated extents finds
+ * blocks for the tree; and, on a mount that several users share (allow_other), the blocks that the
+ * image reserves for root. On a mount for one user, who owns the image, root's share is his.
+ * Directories and attributes may take all that is not reserved.
  *
  * Locks: the bitmap under the volume lock; the counters under space_lock, a leaf.
  */
@@ -88,7 +89,7 @@ struct run {
 	uint32_t len;
 };
 
-/* Looks for a free run in [from, last]: true when it has @want blocks; else @best is the longest. */
+/* Looks for a free run in [from, last]: true when it has @want blocks, else @best is longest. */
 static bool find_in(ext2_filsys fs, uint64_t from, uint64_t last, uint32_t want, struct run *best)
 {
 	for (unsigned int seen = 0; from <= last && seen < MAX_RUNS; seen++) {

@@ -3,10 +3,11 @@
  * Delayed allocation: space is promised when data becomes dirty and taken when it is written back.
  *
  * A dirty block that has no place yet is marked in its folio's `reserved` and counted in
- * inode->delayed. What the map may need to hold the new blocks is promised, too: inode->delayed_meta
- * is the worst case for all that the inode has delayed. It grows with them and is given back as a
- * whole when nothing of the inode is delayed any more, so it may for a time be too high, never too
- * low; a writer that finds no space writes everything back and tries again (ext4_write()).
+ * inode->delayed. What the map may need to hold the new blocks is promised, too:
+ * inode->delayed_meta is the worst case for all that the inode has delayed. It grows with them and
+ * is given back as a whole when nothing of the inode is delayed any more, so it may for a time be
+ * too high, never too low; a writer that finds no space writes everything back and tries again
+ * (ext4_write()).
  *
  * Preallocated blocks need no promise: they have their place, and for the tree that grows when they
  * become written there is the margin of blocks.c.

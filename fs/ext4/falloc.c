@@ -166,7 +166,8 @@ static int fallocate_locked(struct ext4_inode *inode, int mode, loff_t start, lo
 /**
  * ext4_fallocate - as fallocate(2)
  * @node: a regular file
- * @mode: 0, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE | KEEP_SIZE, FALLOC_FL_ZERO_RANGE [| KEEP_SIZE]
+ * @mode: 0, FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE with it or without, FALLOC_FL_PUNCH_HOLE
+ *	with it
  * @pos: bytes from its start
  * @len: bytes
  *

@@ -9,10 +9,10 @@
  * Reading: holes and unwritten blocks are zeros, so is everything behind the file's size. Blocks of
  * the folio that are valid already are newer than the image and are left alone.
  *
- * Writing: when a block has no place yet, or an unwritten one, the run is given its blocks under the
- * volume lock, in pieces as long as the allocator has them. Then the folios are unlocked, and what
- * they had reserved is given back; the transfers follow. That a block is in the map before its data
- * is on the image does no harm: its folio cannot leave the cache until then.
+ * Writing: when a block has no place yet, or an unwritten one, the run is given its blocks under
+ * the volume lock, in pieces as long as the allocator has them. Then the folios are unlocked, and
+ * what they had reserved is given back; the transfers follow. That a block is in the map before its
+ * data is on the image does no harm: its folio cannot leave the cache until then.
  *
  * Locks: folio locks held on entry; volume lock inside.
  */
@@ -26,7 +26,7 @@ struct transfers {
 	struct ext4_volume *vol;
 	bool write;
 	struct image_io *ios;
-	unsigned int *owners;		/* of each I/O, for reads: its first folio's number in the run */
+	unsigned int *owners; /* of each I/O, for reads: its first folio's number in the run */
 	struct iovec *iov;
 	unsigned int nr, nr_iov;
 	uint64_t end;			/* of the last I/O, in the image */

@@ -107,7 +107,8 @@ int indirect_load(struct ext4_inode *inode)
 	}
 	for (unsigned int level = 1; level <= IND_LEVELS && !err; level++) {
 		if (*slot_of(inode, level))
-			err = load_level(&walk, first_of(vol, level), *slot_of(inode, level), level);
+			err = load_level(&walk, first_of(vol, level), *slot_of(inode, level),
+					 level);
 	}
 	return err;
 }
@@ -208,7 +209,7 @@ int indirect_set(struct ext4_inode *inode, uint32_t lblk, uint64_t pblk, uint32_
  * Clearing
  */
 
-/* Clears what of [start, end) is under *@slot; frees its block and clears it when nothing is left. */
+/* Clears what of [start, end) is under *@slot; frees its block and clears it when all is gone. */
 static int clear_level(struct ext4_inode *inode, uint32_t *slot, unsigned int level,
 		       uint64_t first, uint64_t start, uint64_t end)
 {
@@ -231,7 +232,8 @@ static int clear_level(struct ext4_inode *inode, uint32_t *slot, unsigned int le
 		if (level == 1)
 			block[i] = 0;
 		else
-			err = clear_level(inode, &block[i], level - 1, first + i * span, start, end);
+			err = clear_level(inode, &block[i], level - 1, first + i * span, start,
+					  end);
 		changed |= !block[i];
 	}
 	if (err)

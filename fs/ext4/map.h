@@ -30,7 +30,7 @@ unsigned int map_search(const struct ext4_map *map, uint32_t lblk);
 int map_load(struct ext4_inode *inode);
 /* Forgets the map: it is loaded again at the next use. */
 void map_drop(struct ext4_inode *inode);
-/* The map is an empty one from here on, whatever the inode says: it is about to get its first block. */
+/* The map is empty from here on, whatever the inode says: it is about to get its first block. */
 void map_begin(struct ext4_inode *inode);
 /* Adds an extent behind all others while loading, joined to the last one where @join allows. */
 int map_append(struct ext4_map *map, const struct map_extent *extent, bool join);
@@ -59,7 +59,7 @@ void extents_init(struct ext4_inode *inode);
 uint32_t extents_worst(struct ext4_volume *vol, unsigned int nr, uint32_t blocks);
 
 int indirect_load(struct ext4_inode *inode);
-/* Points [lblk, lblk + len) at the blocks from @pblk on. -ENOSPC when an indirect block cannot be had. */
+/* Points [lblk, lblk + len) at the blocks from @pblk on. -ENOSPC: no room for indirect blocks. */
 int indirect_set(struct ext4_inode *inode, uint32_t lblk, uint64_t pblk, uint32_t len);
 /* Clears the pointers of [start, end) and frees indirect blocks that become empty. */
 int indirect_clear(struct ext4_inode *inode, uint64_t start, uint64_t end);

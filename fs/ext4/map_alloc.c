@@ -15,7 +15,7 @@
 #include <string.h>
 #include "map.h"
 
-/* The extents that take the place of a window of the array: left rest, middle, right rest, joined. */
+/* The extents that take the place of a window of the array: left rest, middle, right rest. */
 struct window {
 	unsigned int at, old, nr;
 	struct map_extent extents[3];

@@ -2,9 +2,9 @@
 /*
  * Changing a file's size, and freeing what a deleted file had.
  *
- * Growing allocates nothing: the new part is a hole. Shrinking empties the page cache behind the new
- * end first, which waits for writes in flight, so no freed block is written to after it belongs to
- * somebody else. Then size and map change under one hold of the volume lock; a commit takes the
+ * Growing allocates nothing: the new part is a hole. Shrinking empties the page cache behind the
+ * new end first, which waits for writes in flight, so no freed block is written to after it belongs
+ * to somebody else. Then size and map change under one hold of the volume lock; a commit takes the
  * image before or after, never between, so the orphan list is not needed for it.
  *
  * Locks: the caller holds the inode lock exclusively; the invalidate lock keeps reads of the file

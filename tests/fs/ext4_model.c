@@ -35,7 +35,9 @@ void model_init(struct model *m, struct fixture *f, const char *path, loff_t lim
 
 	clock_gettime(CLOCK_REALTIME, &now);
 	*m = (struct model){ .f = f, .path = path, .limit = limit };
-	m->seed = seed ? seed : env ? strtoull(env, NULL, 0) : (uint64_t)now.tv_nsec * 31 + now.tv_sec;
+	m->seed = env ? strtoull(env, NULL, 0) : (uint64_t)now.tv_nsec * 31 + now.tv_sec;
+	if (seed)
+		m->seed = seed;
 	m->state = m->seed;
 	m->data = calloc(1, limit);
 	m->node = fixture_create(f, path, 0644);
@@ -48,17 +50,26 @@ void model_finish(struct model *m)
 	free(m->data);
 }
 
+/* How much of [pos, pos + len) lies before the end. */
+static ssize_t bytes_at(const struct model *m, loff_t pos, size_t len)
+{
+	if (pos >= m->size)
+		return 0;
+	return m->size - pos < (loff_t)len ? m->size - pos : (loff_t)len;
+}
+
 static void check_range(struct model *m, loff_t pos, size_t len)
 {
 	unsigned char *buf = malloc(len);
-	ssize_t want = pos >= m->size ? 0 : m->size - pos < (loff_t)len ? m->size - pos : (loff_t)len;
+	ssize_t want = bytes_at(m, pos, len);
 	ssize_t got = filemap_read(&m->node->mapping, pos, buf, len);
 
-	must(m, got == want, "read of %zu at %lld: %zd instead of %zd", len, (long long)pos, got, want);
+	must(m, got == want, "read of %zu at %lld: %zd instead of %zd", len, (long long)pos, got,
+	     want);
 	for (ssize_t i = 0; i < got; i++) {
 		if (buf[i] != m->data[pos + i])
-			must(m, false, "byte %lld of %lld is %02x instead of %02x", (long long)pos + i,
-			     (long long)m->size, buf[i], m->data[pos + i]);
+			must(m, false, "byte %lld of %lld is %02x instead of %02x",
+			     (long long)pos + i, (long long)m->size, buf[i], m->data[pos + i]);
 	}
 	free(buf);
 }
@@ -115,7 +126,8 @@ void model_fallocate(struct model *m, int mode, loff_t pos, loff_t len)
 	if (err == -EOPNOTSUPP && !(mode & FALLOC_FL_PUNCH_HOLE) &&
 	    !(EXT4_I(m->node)->raw.i_flags & EXT4_EXTENTS_FL))
 		return;
-	must(m, !err, "fallocate %d of %lld at %lld: %d", mode, (long long)len, (long long)pos, err);
+	must(m, !err, "fallocate %d of %lld at %lld: %d", mode, (long long)len, (long long)pos,
+	     err);
 	if (mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
 		memset(m->data + pos, 0, len);
 	if (!(mode & FALLOC_FL_KEEP_SIZE) && end > m->size)
@@ -124,7 +136,7 @@ void model_fallocate(struct model *m, int mode, loff_t pos, loff_t len)
 
 static void copy(struct model *m, loff_t from, loff_t to, size_t len)
 {
-	ssize_t want = from >= m->size ? 0 : m->size - from < (loff_t)len ? m->size - from : (loff_t)len;
+	ssize_t want = bytes_at(m, from, len);
 	ssize_t done;
 
 	if (to < from + want && from < to + want)

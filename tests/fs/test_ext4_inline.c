@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Files in their inode, as another writer (debugfs) makes them: read there, converted by any change. */
+/* Files in their inode, as debugfs makes them: read there, converted by any change. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <errno.h>
@@ -32,13 +32,14 @@ static void begin(size_t len)
 		m.data[i] = 'a' + i % 26;
 	cr_assert(file && fwrite(m.data, 1, len, file) == len && !fclose(file));
 	snprintf(command, sizeof(command),
-		 "PATH=$PATH:/usr/sbin:/sbin debugfs -w -R 'write %s file' %s >/dev/null 2>&1", name,
-		 f.path);
+		 "PATH=$PATH:/usr/sbin:/sbin debugfs -w -R 'write %s file' %s >/dev/null 2>&1",
+		 name, f.path);
 	cr_assert(!system(command));
 	remove(name);
 	cr_assert(!fixture_open(&f));
 	m.node = fixture_find(&f, "file");
-	cr_assert(EXT4_I(m.node)->raw.i_flags & EXT4_INLINE_DATA_FL, "debugfs did not make it inline");
+	cr_assert(EXT4_I(m.node)->raw.i_flags & EXT4_INLINE_DATA_FL,
+		  "debugfs did not make it inline");
 }
 
 static void end(bool is_inline)

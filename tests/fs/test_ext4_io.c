@@ -23,7 +23,8 @@ static void begin(const char *options)
 /* The next request and all after it fail, or none. */
 static void fail_reads(bool fail)
 {
-	__atomic_store_n(&f.fail_reads_from, fail ? __atomic_load_n(&f.reads, __ATOMIC_RELAXED) + 1 : 0,
+	__atomic_store_n(&f.fail_reads_from,
+			 fail ? __atomic_load_n(&f.reads, __ATOMIC_RELAXED) + 1 : 0,
 			 __ATOMIC_RELAXED);
 }
 
@@ -100,7 +101,8 @@ Test(ext4_io, capability_goes_with_a_write)
 
 	begin("");
 	node = fixture_create(&f, "file", 0755);
-	cr_assert(!ext4_setxattr(node, "security.capability", value, sizeof(value), 0, &fixture_root));
+	cr_assert(!ext4_setxattr(node, "security.capability", value, sizeof(value), 0,
+				 &fixture_root));
 	cr_assert_eq(ext4_write(node, 0, "a", 1, false, true), 1);
 	cr_assert_eq(ext4_getxattr(node, "security.capability", value, sizeof(value)), -ENODATA);
 	fixture_put(&f, node);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Block maps that are not simple: many extents, deep trees, all levels of indirect blocks, the largest
- * sizes, and damage.
+ * Block maps that are not simple: many extents, deep trees, all levels of indirect blocks, the
+ * largest sizes, and damage.
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -175,7 +175,8 @@ ParameterizedTest(struct kind *kind, ext4_map, far_positions)
 	node = fixture_create(&f, "file", 0600);
 	at[nr - 1] = ext4_max_size(EXT4_I(node)) / kind->block - 1;
 	for (unsigned int i = 0; i < nr; i++)
-		cr_assert_eq(ext4_write(node, at[i] * kind->block, &"abcdefgh"[i], 1, false, false), 1);
+		cr_assert_eq(ext4_write(node, at[i] * kind->block, &"abcdefgh"[i], 1, false, false),
+			     1);
 	cr_assert_eq(ext4_write(node, ext4_max_size(EXT4_I(node)), "x", 1, false, false), -EFBIG);
 	cr_assert_eq(ext4_write(node, ext4_max_size(EXT4_I(node)) - 1, "xy", 2, false, false), 1);
 	fixture_put(&f, node);

@@ -236,7 +236,8 @@ Test(ext4_space, preallocation)
 	cr_assert_gt(len, 1 << 20);
 	/* The rest for somebody else. */
 	do {
-		done = ext4_write(other, mapping_size(&other->mapping), buf, sizeof(buf), false, false);
+		done = ext4_write(other, mapping_size(&other->mapping), buf, sizeof(buf), false,
+				  false);
 	} while (done > 0);
 	cr_assert_eq(done, -ENOSPC);
 	/* Every second block, backwards: the extents are divided as often as can be. */
