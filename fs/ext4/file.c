@@ -5,7 +5,7 @@
  * A write goes into the page cache under the inode lock and then changes the inode (size, times,
  * mode) in one change of metadata. Space was promised block by block on the way (delalloc.c). When
  * there was none, dirty data is written back, which turns worst cases into facts, and the rest
- * is tried once more; only then is it ENOSPC.
+ * is tried again, as long as that helps; only then is it ENOSPC.
  *
  * What lies behind a file's size in its last block need not be zeros on the image. Whoever
  * makes the size grow calls file_zero_tail() first.
@@ -131,24 +131,22 @@ static void kill_suid(struct ext4_inode *inode)
 	__atomic_store_n(&inode->vn.mode, mode, __ATOMIC_RELEASE);
 }
 
-static bool out_of_space(ssize_t done, size_t len)
-{
-	return done == -ENOSPC || (done >= 0 && (size_t)done < len);
-}
-
-static ssize_t write_data(struct ext4_inode *inode, loff_t pos, const void *buf, size_t len)
+static ssize_t write_data(struct ext4_inode *inode, loff_t pos, const char *buf, size_t len)
 {
 	struct mapping *mapping = &inode->vn.mapping;
-	ssize_t done = filemap_write(mapping, pos, buf, len), more;
-	size_t first = done > 0 ? done : 0;
+	bool flushed = false;
+	size_t done = 0;
 
-	if (!out_of_space(done, len))
-		return done;
-	cache_sync(mapping->cache, MAPPING_FILE);
-	more = filemap_write(mapping, pos + first, (const char *)buf + first, len - first);
-	if (more < 0)
-		return first ? (ssize_t)first : more;
-	return first + more;
+	for (;;) {
+		ssize_t n = filemap_write(mapping, pos + done, buf + done, len - done);
+
+		if (n > 0)
+			done += n;
+		if (done == len || (n <= 0 && (flushed || n != -ENOSPC)))
+			return done ? (ssize_t)done : n;
+		cache_sync(mapping->cache, MAPPING_FILE);
+		flushed = true;
+	}
 }
 
 static ssize_t write_locked(struct ext4_inode *inode, loff_t pos, const void *buf, size_t len,
