@@ -71,6 +71,25 @@ Test(ext4_io, failed_write_is_told_and_kept)
 	fixture_finish(&f);
 }
 
+/* What fsync has returned for is there after a crash, with all that is needed to find it. */
+Test(ext4_io, fsync_survives_a_crash)
+{
+	struct model m;
+
+	begin("-b 1024");
+	model_init(&m, &f, "file", 512 << 10, 1);
+	for (int i = 0; i < 100; i++)
+		model_write(&m, i * 5000, 1000);
+	cr_assert(!ext4_fsync(m.node, false));
+	fixture_put(&f, m.node);
+	fixture_crash(&f);
+	cr_assert(!fixture_open(&f));
+	m.node = fixture_find(&f, "file");
+	model_finish(&m);
+	cr_assert(!fixture_close(&f));
+	fixture_drop(&f);
+}
+
 Test(ext4_io, suid_goes_with_a_write)
 {
 	struct vnode *node;
