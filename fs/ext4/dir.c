@@ -12,8 +12,8 @@
  * full and the file system has the dir_index feature, it gets an htree (htree_split.c); without
  * the feature it grows block by block. Removal never shrinks a directory.
  *
- * A directory that lies in its inode (inline_data) is read through libext2fs. Before its first change
- * it is moved to a block, which is built from the index.
+ * A directory that lies in its inode (inline_data) is read through libext2fs. Before its first
+ * change it is moved to a block, which is built from the index.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,6 +21,8 @@
 #include "dir.h"
 #include "map.h"
 #include "xattr.h"
+
+#define READ_AHEAD 32 /* blocks */
 
 /**
  * dir_type - what an entry says of its inode
@@ -73,10 +75,10 @@ static int load_block(struct ext4_inode *dir, uint32_t lblk, void *buf)
 	struct ext2_dir_entry *de = dirent_at(buf, 0);
 
 	if (!lblk) {
-		struct ext2_dir_entry *up = dirent_at(buf, de->rec_len);
+		struct ext2_dir_entry *up = dirent_at(buf, DIR_MIN_REC);
 
-		offset = de->rec_len + (de->rec_len < end ? up->rec_len : 0);
-		if (!is_name(de, ".") || de->inode != dir->vn.ino || de->rec_len >= end ||
+		offset = DIR_MIN_REC + up->rec_len;
+		if (!is_name(de, ".") || de->inode != dir->vn.ino || de->rec_len != DIR_MIN_REC ||
 		    !is_name(up, ".."))
 			return ext4_corrupt(ext4_vol(dir), dir->vn.ino, -EUCLEAN,
 					    "directory without . and ..");
@@ -104,12 +106,31 @@ static bool is_node(const uint8_t *nodes, uint32_t lblk)
 	return nodes && nodes[lblk / 8] & 1U << lblk % 8;
 }
 
+/* Brings what lies together with @lblk into the cache; returns the block up to where it has. */
+static uint32_t read_ahead(struct ext4_inode *dir, uint32_t lblk, uint32_t nr)
+{
+	struct map_extent ext;
+	uint32_t len = nr - lblk;
+
+	if (map_find_locked(dir, lblk, &ext) || !ext.pblk)
+		return lblk + 1;
+	if (len > ext.len)
+		len = ext.len;
+	if (len > READ_AHEAD)
+		len = READ_AHEAD;
+	device_readahead(ext4_vol(dir), ext.pblk, len);
+	return lblk + len;
+}
+
 static int load_leaves(struct ext4_inode *dir, uint32_t nr, const uint8_t *nodes)
 {
+	uint32_t ahead = 0;
 	DIR_BUF(buf);
 	int err = 0;
 
 	for (uint32_t lblk = 0; !err && lblk < nr; lblk++) {
+		if (lblk == ahead)
+			ahead = read_ahead(dir, lblk, nr);
 		if (is_node(nodes, lblk))
 			continue;
 		err = dir_block_read(dir, lblk, buf);
@@ -521,10 +542,14 @@ int dir_set_parent(struct ext4_inode *dir, uint32_t parent)
 	DIR_BUF(buf);
 	int err;
 
-	err = dir_block_read(dir, 0, buf);
+	if (dir->index->htree)
+		err = htree_root_read(dir, buf);
+	else
+		err = dir_block_read(dir, 0, buf);
 	if (err)
 		return err;
-	dirent_at(buf, dirent_at(buf, 0)->rec_len)->inode = parent;
+	/* It was there, behind ".", when the directory was loaded. */
+	dirent_at(buf, DIR_MIN_REC)->inode = parent;
 	if (dir->index->htree)
 		err = htree_root_write(dir, buf);
 	else

@@ -22,6 +22,7 @@
 #ifndef FOLIOFS_EXT4_DIR_H
 #define FOLIOFS_EXT4_DIR_H
 
+#include <time.h>
 #include "ext4.h"
 
 #define DIR_MIN_REC 12 /* the smallest entry: header and one character, rounded up */
@@ -60,6 +61,8 @@ struct dir_index {
 	uint32_t nr_blocks, gaps_room;
 	uint32_t *hints; /* by need / 4: no block before has such a gap */
 	bool htree;
+
+	time_t used_at;	/* when it was loaded or grew; seconds, monotonic */
 
 	/* List of all indexes, least recently loaded or grown first; dir_index.c's lru lock. */
 	struct dir_index *lru_next, *lru_prev;
@@ -107,6 +110,10 @@ int htree_block_write(struct ext4_inode *dir, uint32_t lblk, unsigned int offset
 /*
  * dir_index.c
  */
+extern struct dir_index_limits {
+	unsigned long names, most;	/* in all indexes; above most, young ones go, too */
+	time_t young;			/* seconds */
+} dir_index_limits;		/* for tests to change */
 struct dir_index *dir_index_new(struct ext4_inode *dir);
 struct dir_name *dir_index_find(const struct dir_index *index, const char *name, size_t len);
 struct dir_name *dir_index_prepare(struct dir_index *index, const char *name, size_t len);
@@ -139,6 +146,7 @@ int htree_scan(struct ext4_inode *dir, uint8_t *nodes, uint32_t nr_blocks);
 int htree_hash(struct ext4_inode *dir, unsigned int version, const char *name, unsigned int len,
 	       uint32_t *hash);
 int htree_make(struct ext4_inode *dir);
+int htree_root_read(struct ext4_inode *dir, void *buf);
 int htree_root_write(struct ext4_inode *dir, void *buf);
 int htree_insert(struct ext4_inode *dir, struct dir_name *dn);
 

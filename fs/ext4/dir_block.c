@@ -68,18 +68,9 @@ static int find_block(struct ext4_inode *dir, uint32_t lblk, uint64_t *pblk)
 	return 0;
 }
 
-/**
- * dir_block_read - read a block as it is
- * @dir: directory
- * @lblk: its block
- * @buf: room for one block
- *
- * Context: volume lock held; may sleep.
- * Return: 0, -EUCLEAN for a hole, -EIO.
- */
-int dir_block_read(struct ext4_inode *dir, uint32_t lblk, void *buf)
+static int read_block(struct ext4_inode *dir, uint32_t lblk, void *buf)
 {
-	uint64_t pblk = 0;
+	uint64_t pblk;
 	int err;
 
 	err = find_block(dir, lblk, &pblk);
@@ -160,7 +151,35 @@ static const char *check_tail(struct ext4_inode *dir, void *buf)
 }
 
 /**
- * dir_block_check - is a leaf block sound?
+ * dir_block_read - read a leaf
+ * @dir: directory
+ * @lblk: its block
+ * @buf: room for one block; on success a sound chain of entries
+ *
+ * Context: volume lock held; may sleep.
+ * Return: 0, -EUCLEAN, -EIO.
+ */
+int dir_block_read(struct ext4_inode *dir, uint32_t lblk, void *buf)
+{
+	unsigned int offset, end = dir_block_end(dir);
+	int err;
+
+	err = read_block(dir, lblk, buf);
+	if (err)
+		return err;
+	for (offset = 0; offset < end; offset += dirent_at(buf, offset)->rec_len) {
+		const char *wrong = check_entry(dir, dirent_at(buf, offset), end - offset);
+
+		if (wrong)
+			return ext4_corrupt(ext4_vol(dir), dir->vn.ino, -EUCLEAN,
+					    "directory block %u, offset %u: %s", lblk, offset,
+					    wrong);
+	}
+	return 0;
+}
+
+/**
+ * dir_block_check - is a leaf that has been read what was written once?
  * @dir: directory
  * @lblk: the block's place, for the message
  * @buf: the block
@@ -170,18 +189,11 @@ static const char *check_tail(struct ext4_inode *dir, void *buf)
  */
 int dir_block_check(struct ext4_inode *dir, uint32_t lblk, void *buf)
 {
-	unsigned int offset = 0, end = dir_block_end(dir);
 	const char *wrong = check_tail(dir, buf);
 
-	while (!wrong && offset < end) {
-		struct ext2_dir_entry *de = dirent_at(buf, offset);
-
-		wrong = check_entry(dir, de, end - offset);
-		offset += de->rec_len;
-	}
 	if (wrong)
-		return ext4_corrupt(ext4_vol(dir), dir->vn.ino, -EUCLEAN,
-				    "directory block %u, offset %u: %s", lblk, offset, wrong);
+		return ext4_corrupt(ext4_vol(dir), dir->vn.ino, -EUCLEAN, "directory block %u: %s",
+				    lblk, wrong);
 	return 0;
 }
 
@@ -299,8 +311,6 @@ int dir_block_find(struct ext4_inode *dir, void *buf, const struct dir_name *dn,
 	for (*offset = 0; *offset < end; *offset += dirent_at(buf, *offset)->rec_len) {
 		struct ext2_dir_entry *de = dirent_at(buf, *offset);
 
-		if (de->rec_len < DIR_MIN_REC)
-			break;
 		if (de->inode == dn->ino && ext2fs_dirent_name_len(de) == dn->len &&
 		    !memcmp(de->name, dn->name, dn->len))
 			return 0;
@@ -358,7 +368,7 @@ int htree_block_read(struct ext4_inode *dir, uint32_t lblk, unsigned int offset,
 	const char *wrong = NULL;
 	int err;
 
-	err = dir_block_read(dir, lblk, buf);
+	err = read_block(dir, lblk, buf);
 	if (err)
 		return err;
 	if (cl->limit != (dir_blocksize(dir) - offset - tail) / DX_ENTRY)

@@ -17,9 +17,10 @@
  * block by a split of the htree. An index that was dropped and built again gives an unchanged
  * directory the same serials.
  *
- * Memory: about 90 bytes a name. All loaded indexes are on one list, least recently loaded or grown
- * first (lookups do not take its lock); when they hold more than MAX_NAMES together, the first ones
- * that are not locked go.
+ * Memory: about 90 bytes a name. All indexes are on one list, least recently loaded or grown first
+ * (lookups do not take its lock). When they hold more names together than a bound, the first ones
+ * that are not locked go; but young ones stay up to a second, higher bound, lest large
+ * directories in use drop and load each other all the time.
  *
  * Locks: the directory's inode lock guards its index. lru_lock guards the list and owner->index
  * against the freeing of the owner; inode locks are only tried under it.
@@ -30,8 +31,13 @@
 #include "dir.h"
 
 #define MIN_BUCKET_BITS 4
-#define MAX_NAMES (256 * 1024)
 #define NR_HINTS (264 / 4 + 1) /* the largest entry: 8 + 255 rounded up */
+
+struct dir_index_limits dir_index_limits = {
+	.names = 256 * 1024,
+	.most = 1024 * 1024,
+	.young = 10,
+};
 
 static pthread_mutex_t lru_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dir_index *lru_first, *lru_last;
@@ -76,6 +82,14 @@ static void destroy(struct dir_index *index)
 	free(index->gaps);
 	free(index->hints);
 	free(index);
+}
+
+static time_t now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	return ts.tv_sec;
 }
 
 /**
@@ -127,16 +141,28 @@ void dir_index_free(struct ext4_inode *inode)
 		destroy(index);
 }
 
+static bool is_too_much(const struct dir_index *index)
+{
+	unsigned long names = __atomic_load_n(&names_total, __ATOMIC_RELAXED);
+
+	if (now() - index->used_at < dir_index_limits.young)
+		return names > dir_index_limits.most;
+	return names > dir_index_limits.names;
+}
+
 /* Drop indexes from the old end until the bound is kept; those in use are passed over. */
 static void shrink(void)
 {
 	struct dir_index *index, *next;
 
-	for (index = lru_first;
-	     index && __atomic_load_n(&names_total, __ATOMIC_RELAXED) > MAX_NAMES; index = next) {
+	if (__atomic_load_n(&names_total, __ATOMIC_RELAXED) <= dir_index_limits.names)
+		return;
+	for (index = lru_first; index; index = next) {
 		struct ext4_inode *owner = index->owner;
 
 		next = index->lru_next;
+		if (!is_too_much(index))
+			break;
 		if (pthread_rwlock_trywrlock(&owner->lock))
 			continue;
 		if (owner->index == index) {
@@ -159,6 +185,7 @@ static void shrink(void)
 void dir_index_used(struct ext4_inode *dir)
 {
 	pthread_mutex_lock(&lru_lock);
+	dir->index->used_at = now();
 	lru_unlink(dir->index);
 	lru_append(dir->index);
 	shrink();

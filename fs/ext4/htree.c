@@ -62,7 +62,7 @@ int htree_read_root(struct ext4_inode *dir, struct htree_path *path)
 
 	root->lblk = 0;
 	root->offset = HTREE_ROOT_OFFSET;
-	err = htree_block_read(dir, 0, HTREE_ROOT_OFFSET, root->buf);
+	err = htree_root_read(dir, root->buf);
 	if (err)
 		return err;
 	if (dirent_at(root->buf, 0)->rec_len != DIR_MIN_REC || info->reserved_zero ||
@@ -72,6 +72,19 @@ int htree_read_root(struct ext4_inode *dir, struct htree_path *path)
 				    "bad directory index root");
 	path->depth = info->indirect_levels + 1;
 	return 0;
+}
+
+/**
+ * htree_root_read - read block 0 as it is, with its checksum checked
+ * @dir: directory
+ * @buf: room for one block
+ *
+ * Context: volume lock held; may sleep.
+ * Return: 0, -EUCLEAN, -EIO.
+ */
+int htree_root_read(struct ext4_inode *dir, void *buf)
+{
+	return htree_block_read(dir, 0, HTREE_ROOT_OFFSET, buf);
 }
 
 /**

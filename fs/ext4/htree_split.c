@@ -357,6 +357,9 @@ static int make(struct ext4_inode *dir, struct htree_path *path)
 	err = dir_block_read(dir, 0, old);
 	if (err)
 		return err;
+	if (dirent_at(old, 0)->rec_len != DIR_MIN_REC)
+		return ext4_corrupt(ext4_vol(dir), dir->vn.ino, -EUCLEAN,
+				    "directory without . and ..");
 	start = DIR_MIN_REC + dirent_at(old, DIR_MIN_REC)->rec_len;
 	nr = list_names(dir, old, ext4_vol(dir)->fs->super->s_def_hash_version, start, names);
 	if (nr < 0)

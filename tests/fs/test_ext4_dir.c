@@ -451,23 +451,55 @@ Test(ext4_dir, memory_of_indexes_is_bounded)
 	char name[16];
 	unsigned int loaded = 0;
 
-	fixture_format(&f, 64 << 20, "");
+	dir_index_limits.names = 8000;
+	dir_index_limits.most = 16000;
+	fixture_format(&f, 16 << 20, "");
 	cr_assert(!fixture_open(&f));
+	file = fixture_create(&f, "file", S_IFREG | 0644);
 	for (unsigned int d = 0; d < 6; d++) {
 		sprintf(name, "d%u", d);
 		dirs[d] = fixture_create(&f, name, S_IFDIR | 0755);
-		sprintf(name, "f%u", d);
-		file = fixture_create(&f, name, S_IFREG | 0644);
-		for (unsigned int i = 0; i < 60000; i++)
+		for (unsigned int i = 0; i < 5000; i++)
 			cr_assert_eq(add(dirs[d], file, i, 12), 0);
-		fixture_put(&f, file);
+		/* The first ones stay, being young. */
+		if (d == 2)
+			cr_expect(EXT4_I(dirs[0])->index && EXT4_I(dirs[1])->index);
 	}
 	for (unsigned int d = 0; d < 6; d++)
 		loaded += !!EXT4_I(dirs[d])->index;
-	cr_expect_lt(loaded, 6);
+	cr_expect_eq(loaded, 3);
+	dir_index_limits.young = 0;
 	for (unsigned int d = 0; d < 6; d++) {
-		cr_expect_eq(count_names(dirs[d]), 60000);
+		cr_expect_eq(count_names(dirs[d]), 5000);
 		fixture_put(&f, dirs[d]);
 	}
+	fixture_put(&f, file);
 	fixture_finish(&f);
+}
+
+/* A block that is read again, and has become bad since the directory was loaded. */
+Test(ext4_dir, block_goes_bad_later)
+{
+	static const unsigned char zeros[1024], ones[1024] = {[0 ... 1023] = 0xff};
+	struct map_extent ext;
+	struct vnode *dir, *node;
+	struct fixture f;
+
+	fixture_format(&f, 16 << 20, "-b 1024 -O ^metadata_csum");
+	f.options.errors = ERRORS_CONTINUE;
+	for (unsigned int i = 0; i < 2; i++) {
+		cr_assert(!fixture_open(&f));
+		dir = fixture_create(&f, i ? "dir1" : "dir0", S_IFDIR | 0755);
+		fixture_put(&f, fixture_create(&f, i ? "dir1/sub" : "dir0/sub", S_IFDIR | 0755));
+		cr_assert_eq(map_find(EXT4_I(dir), 0, &ext), 0);
+		ext4_lock(fixture_vol(&f));
+		cr_assert_eq(device_write(fixture_vol(&f), ext.pblk, i ? ones : zeros), 0);
+		ext4_unlock(fixture_vol(&f));
+		cr_expect_eq(ext4_rmdir(dir, "sub"), -EUCLEAN);
+		cr_expect_eq(ext4_mkdir(dir, "new", 0755, &fixture_root, &node), -EUCLEAN);
+		cr_expect_eq(ext4_rename(dir, "sub", dir, "bus", 0, &fixture_root), -EUCLEAN);
+		fixture_put(&f, dir);
+		cr_expect_eq(fixture_close(&f), 0);
+	}
+	fixture_drop(&f);
 }
