@@ -223,7 +223,9 @@ void do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	while (ops->write && done < size) {
 		ret = ops->write(node_of(req, ino), pos + done, buf + done, size - done, false,
 				 kills_priv());
-		if (ret <= 0)
+		if (ret == 0)
+			ret = -EIO;
+		if (ret < 0)
 			break;
 		done += ret;
 	}

@@ -177,11 +177,24 @@ static int mount_main(struct options *options)
 	return ret ? 1 : 0;
 }
 
+/* Descriptors 0 to 2 are there, so that no image takes their place and gets our messages. */
+static void keep_standard_fds(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDWR);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	struct options options;
 	int status = 1;
 
+	keep_standard_fds();
 	signal(SIGPIPE, SIG_IGN);
 	if (argc > 1 && !strcmp(argv[1], "stats"))
 		return stats_main(argc - 1, argv + 1);
