@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "dispatch.h"
+#include "mountpoint.h"
 
 /* One ioctl under way. */
 struct call {
@@ -119,7 +120,8 @@ static void get_stats(const struct call *call)
 {
 	struct session *session = session_of(call->req);
 	struct cache_stats cs;
-	struct foliofs_stats out = {.version = 1, .pid = getpid()};
+	struct foliofs_stats out = {
+		.version = 1, .pid = getpid(), .pid_namespace = pid_namespace()};
 
 	cache_get_stats(session->cache, &cs);
 	out.hits = cs.hits;

@@ -14,6 +14,7 @@
  * struct foliofs_stats - what the daemon has done since the mount
  * @version: 1
  * @pid: of the daemon, in its own pid namespace
+ * @pid_namespace: inode number of that
  * @hits: folios asked for and there
  * @misses: folios asked for and not there
  * @read_bytes: from the image
@@ -24,6 +25,7 @@
  */
 struct foliofs_stats {
 	__u32 version, pid;
+	__u64 pid_namespace;
 	__u64 hits, misses;
 	__u64 read_bytes, written_bytes;
 	__u64 evictions, activations, refaults;

@@ -65,7 +65,14 @@ int mountpoint_unmount(const char *path, bool detach)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
 }
 
-/* Everything to the image. The daemon's pid in *@pid. */
+uint64_t pid_namespace(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) < 0 ? 0 : st.st_ino;
+}
+
+/* Everything to the image. The daemon's pid in *@pid; 0 where it means nothing here. */
 static int write_all(const char *path, pid_t *pid)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -79,7 +86,7 @@ static int write_all(const char *path, pid_t *pid)
 		log_error("writing back %s failed: %s", path, strerror(errno));
 		ret = -1;
 	} else {
-		*pid = stats.pid;
+		*pid = stats.pid_namespace == pid_namespace() ? stats.pid : 0;
 	}
 	if (fd >= 0)
 		close(fd);
@@ -97,7 +104,8 @@ int umount_main(int argc, char **argv)
 	}
 	if (write_all(argv[1], &pid) < 0)
 		return 1;
-	daemon.fd = syscall(SYS_pidfd_open, pid, 0);
+	if (pid)
+		daemon.fd = syscall(SYS_pidfd_open, pid, 0);
 	if (mountpoint_unmount(argv[1], false) < 0) {
 		log_error("%s cannot be unmounted: %s", argv[1],
 			  errno ? strerror(errno) : "fusermount3 failed");
