@@ -4,11 +4,16 @@
 #include <criterion/parameterized.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "image.h"
@@ -176,6 +181,32 @@ Test(image, many_transfers_at_once)
 	struct image *image;
 
 	make_file(MIB);
+	image = open_image(0, true);
+	read_many(image, page);
+	image_close(image);
+}
+
+/* Every system call @nr fails with EPERM from here on. */
+static void refuse_syscall(unsigned int nr)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = 4, .filter = code};
+
+	cr_assert_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	cr_assert_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+Test(image, goes_on_without_io_uring)
+{
+	struct image *image;
+
+	make_file(MIB);
+	refuse_syscall(SYS_io_uring_setup);
 	image = open_image(0, true);
 	read_many(image, page);
 	image_close(image);
