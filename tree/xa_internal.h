@@ -88,12 +88,13 @@ static inline void xas_update(const struct xa_state *xas, struct xa_node *node)
 }
 
 void *xas_start(struct xa_state *xas);
-void *xas_follow_sibling(struct xa_state *xas, void *entry);
+void *xa_follow_sibling(const struct xarray *xa, const struct xa_node *node, unsigned char *offset,
+			void *sibling);
 
 /*
  * Goes to the cursor's slot in @node, whose shift is known: each node's is its parent's less one
- * level, so a walk need not wait for the node's first line to find the slot. Return: the entry, that
- * of the first slot when it has siblings.
+ * level, so a walk need not wait for the node's first line to find the slot. Return: the entry, of
+ * the first slot when it has siblings.
  */
 static inline void *xas_descend_at(struct xa_state *xas, struct xa_node *node, unsigned int shift)
 {
@@ -102,7 +103,9 @@ static inline void *xas_descend_at(struct xa_state *xas, struct xa_node *node, u
 	xas->xa_node = node;
 	xas->xa_offset = (xas->xa_index >> shift) & XA_CHUNK_MASK;
 	entry = xa_entry(xas->xa, node, xas->xa_offset);
-	return xa_is_sibling(entry) ? xas_follow_sibling(xas, entry) : entry;
+	if (xa_is_sibling(entry))
+		return xa_follow_sibling(xas->xa, node, &xas->xa_offset, entry);
+	return entry;
 }
 
 static inline void *xas_descend(struct xa_state *xas, struct xa_node *node)

@@ -8,8 +8,11 @@
  * node that is taken out gets retry entries in all its slots after the last pointer to it is gone,
  * so who reads on in it is sent back to the head.
  *
- * A sibling names the slot that holds its entry. Under RCU that slot may have become a node
- * meanwhile (a split): the walk then answers with a retry entry.
+ * A sibling names the slot that holds its entry; for a moment, while a writer fills a range, that
+ * may be a sibling of the new entry's. Under RCU the slot may have become a node meanwhile (a
+ * split), or hold another, smaller entry. So the sibling is looked at again afterwards: slots are
+ * written with release in a fixed order, so who has seen the later entry sees the sibling changed.
+ * Then the walk answers with a retry entry.
  */
 #include "xa_internal.h"
 
@@ -29,14 +32,23 @@ void *xas_start(struct xa_state *xas)
 	return entry;
 }
 
-/* Follows a sibling. Return: the entry of the first slot, to which the cursor moves. */
-void *xas_follow_sibling(struct xa_state *xas, void *entry)
+/*
+ * Follows the @sibling in slot *@offset, and moves *@offset to where it leads. Return: the entry
+ * there, or a retry entry if a writer came in between.
+ */
+void *xa_follow_sibling(const struct xarray *xa, const struct xa_node *node, unsigned char *offset,
+			void *sibling)
 {
+	unsigned int from = *offset;
+	void *entry = sibling;
+
 	while (xa_is_sibling(entry)) {
-		xas->xa_offset = xa_to_sibling(entry);
-		entry = xa_entry(xas->xa, xas->xa_node, xas->xa_offset);
+		*offset = xa_to_sibling(entry);
+		entry = xa_entry(xa, node, *offset);
 	}
-	return xa_is_node(entry) ? XA_RETRY_ENTRY : entry;
+	if (xa_is_node(entry) || xa_entry(xa, node, from) != sibling)
+		return XA_RETRY_ENTRY;
+	return entry;
 }
 
 /**

@@ -294,15 +294,17 @@ static inline void *xas_reload(struct xa_state *xas)
 {
 	struct xa_node *node = xas->xa_node;
 	unsigned int offset;
-	void *entry;
+	void *entry, *sibling;
 
 	if (!node)
 		return xa_head(xas->xa);
 	offset = (xas->xa_index >> node->shift) & XA_CHUNK_MASK;
-	entry = xa_entry(xas->xa, node, offset);
-	if (!xa_is_sibling(entry))
-		return entry;
-	return xa_entry(xas->xa, node, xa_to_sibling(entry));
+	sibling = xa_entry(xas->xa, node, offset);
+	if (!xa_is_sibling(sibling))
+		return sibling;
+	entry = xa_entry(xas->xa, node, xa_to_sibling(sibling));
+	/* The entry there may be a later one, that does not reach here: see xa_follow_sibling(). */
+	return xa_entry(xas->xa, node, offset) == sibling ? entry : XA_RETRY_ENTRY;
 }
 
 void *xas_load(struct xa_state *xas);

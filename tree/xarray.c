@@ -14,15 +14,17 @@
  * Reading, under RCU
  */
 
-/* The shift of a node is its parent's less one level, so only the top node's first line is read. */
-static void *lookup(const struct xarray *xa, unsigned long index)
+/*
+ * The entry at @index, or a retry entry. The shift of a node is its parent's less one level, so
+ * only the top node's first line is read.
+ */
+static void *try_load(const struct xarray *xa, unsigned long index)
 {
+	void *entry = xa_head(xa);
 	const struct xa_node *node;
-	unsigned int shift, offset;
-	void *entry;
+	unsigned char offset;
+	unsigned int shift;
 
-restart:
-	entry = xa_head(xa);
 	if (!xa_is_node(entry))
 		return index ? NULL : entry;
 	node = xa_to_node(entry);
@@ -32,18 +34,13 @@ restart:
 	for (;;) {
 		offset = (index >> shift) & XA_CHUNK_MASK;
 		entry = xa_entry(xa, node, offset);
-		if (!xa_is_internal(entry))
-			return entry;
 		if (!xa_is_node(entry))
 			break;
 		node = xa_to_node(entry);
 		shift -= XA_CHUNK_SHIFT;
 	}
-	while (xa_is_sibling(entry))
-		entry = xa_entry(xa, node, xa_to_sibling(entry));
-	/* Retry: the node is gone. A node: the entry has just been split. */
-	if (xa_is_retry(entry) || xa_is_node(entry))
-		goto restart;
+	if (xa_is_sibling(entry))
+		return xa_follow_sibling(xa, node, &offset, entry);
 	return entry;
 }
 
@@ -58,7 +55,9 @@ void *xa_load(struct xarray *xa, unsigned long index)
 	void *entry;
 
 	rcu_read_lock();
-	entry = lookup(xa, index);
+	do {
+		entry = try_load(xa, index);
+	} while (xa_is_retry(entry));
 	rcu_read_unlock();
 	return xa_is_zero(entry) ? NULL : entry;
 }

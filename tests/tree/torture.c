@@ -24,6 +24,7 @@
 #define BLOCKS 8
 #define INDICES (BLOCKS << BLOCK_ORDER)
 #define FAR (1UL << 40) /* coming and going, makes the tree grow and shrink */
+#define HOT (1UL << BLOCK_ORDER) /* eight indices that are picked most */
 #define STABLE(i) ((i) % 8 == 7 && !((i) >> BLOCK_ORDER & 1))
 
 struct object {
@@ -92,10 +93,18 @@ static void check_object(const struct object *object, unsigned long index)
 	check(index - object->start < 1UL << object->order, index);
 }
 
+/* Half of the time one of few indices, where readers and writers meet within single steps. */
+static unsigned long pick_index(uint64_t *random)
+{
+	uint64_t n = test_random(random);
+
+	return n & 1 ? HOT + (n >> 8) % 8 : (n >> 8) % INDICES;
+}
+
 static void read_loads(uint64_t *random)
 {
 	for (unsigned int i = 0; i < 200; i++) {
-		unsigned long index = test_random(random) % INDICES;
+		unsigned long index = pick_index(random);
 		struct object *object;
 
 		if (!(i & 15))
@@ -233,7 +242,7 @@ static void split(unsigned long index, uint64_t *random)
 
 static void change(uint64_t *random)
 {
-	unsigned long index = test_random(random) % INDICES;
+	unsigned long index = pick_index(random);
 	unsigned int order = 0;
 
 	if (!(test_random(random) & 15)) {
@@ -243,7 +252,7 @@ static void change(uint64_t *random)
 	if (STABLE(index))
 		return;
 	if (index >> BLOCK_ORDER & 1) {
-		order = test_random(random) % (BLOCK_ORDER + 1);
+		order = test_random(random) % (index - HOT < 8 ? 4 : BLOCK_ORDER + 1);
 		if (!(test_random(random) & 3)) {
 			split(index, random);
 			return;
