@@ -45,16 +45,20 @@ note() {
 	echo "$1 $2 0" >>"$tally"
 }
 
-# build DIR [meson options]: set up and compile; a failure shows the log and counts as a failed test
+# setup DIR [meson options], build DIR [targets]: a failure shows the log and counts as a failed test
+setup() {
+	[ -f "$1/build.ninja" ] || meson setup "$@" >"$1.log" 2>&1 || broken "$1"
+}
+
 build() {
-	local dir=$1 log=$1.log
+	local dir=$1
 	shift
-	if { [ -f "$dir/build.ninja" ] || meson setup "$dir" "$@"; } >"$log" 2>&1 &&
-	   meson compile -C "$dir" >>"$log" 2>&1; then
-		return 0
-	fi
-	tail -60 "$log" | sed 's/^/    | /'
-	note 0 1 "build $dir"
+	ninja -C "$dir" "$@" >"$dir.log" 2>&1 || broken "$dir"
+}
+
+broken() {
+	tail -60 "$1.log" | sed 's/^/    | /'
+	note 0 1 "build $1"
 	return 1
 }
 
@@ -67,17 +71,31 @@ suites() {
 	python3 tests/tally.py "$label" "$dir/meson-logs/testlog.json" "$tally"
 }
 
-sanitize_asan() {
-	build build-asan -Db_sanitize=address,undefined -Db_lundef=false
+plain_build() {
+	setup build && build build
+}
+
+asan_build() {
+	setup build-asan -Db_sanitize=address,undefined -Db_lundef=false && build build-asan
+}
+
+# The names of the torture programs, and the files that they are
+torture() {
+	meson introspect --tests "$1" | python3 -c '
+import json, os, sys
+for test in json.load(sys.stdin):
+    if "torture" in test["name"]:
+        print(test["name"] if sys.argv[1] == "names" else os.path.relpath(test["cmd"][0], sys.argv[2]))
+' "$2" "$top/$1"
 }
 
 step() {
 	case $1 in
 	plain)
-		build build && suites plain build --no-suite mount --no-suite torture
+		plain_build && suites plain build --no-suite mount
 		;;
 	install)
-		build build || return
+		plain_build || return
 		if tests/install.sh build >build/install.log 2>&1; then
 			note 1 0 'install'
 		else
@@ -86,19 +104,23 @@ step() {
 		fi
 		;;
 	asan)
-		sanitize_asan && suites asan build-asan --no-suite mount --no-suite torture -t 4
+		asan_build && suites asan build-asan --no-suite mount -t 4
 		;;
 	tsan)
-		build build-tsan -Db_sanitize=thread -Db_lundef=false &&
-			suites tsan build-tsan --suite torture -t 4
+		# shellcheck disable=SC2046
+		setup build-tsan -Db_sanitize=thread -Db_lundef=false &&
+			build build-tsan $(torture build-tsan files) &&
+			suites tsan build-tsan -t 4 $(torture build-tsan names)
 		;;
 	mount)
-		build build && FOLIOFS=$top/build/fs/foliofs \
+		plain_build && FOLIOFS=$top/build/fs/foliofs \
 			python3 tests/mount/run.py --tally "$tally" "${topics[@]}"
 		;;
 	mount-asan)
-		sanitize_asan && FOLIOFS=$top/build-asan/fs/foliofs FOLIOFS_SANITIZED=1 \
-			python3 tests/mount/run.py --tally "$tally" "${topics[@]:-${asan_topics[@]}}"
+		local picked=("${topics[@]}")
+		[ ${#picked[@]} != 0 ] || picked=("${asan_topics[@]}")
+		asan_build && FOLIOFS=$top/build-asan/fs/foliofs FOLIOFS_SANITIZED=1 \
+			python3 tests/mount/run.py --tally "$tally" "${picked[@]}"
 		;;
 	esac
 }

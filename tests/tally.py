@@ -38,8 +38,9 @@ def main():
 		one = numbers(test)
 		sums = [a + b for a, b in zip(sums, one)]
 		name = test['name'].split(' / ')[-1]
-		print('%-7s %s: %s (%d tests, %.1f s)' % ('FAILED' if one[1] else 'skipped' if one[2] else 'ok',
-							   label, name, sum(one), test['duration']))
+		word = 'FAILED' if one[1] else 'skipped' if one[2] else 'ok'
+		number = '%d tests' % sum(one) if sum(one) != 1 else '1 test'
+		print('%-7s %s: %s (%s, %.1f s)' % (word, label, name, number, test['duration']))
 		if one[1]:
 			output = test.get('stdout', '') + test.get('stderr', '')
 			print('    | %s' % test['result'])
