@@ -5,11 +5,12 @@ set -eu
 
 build='gcc meson ninja-build pkg-config libfuse3-dev liburcu-dev libext2fs-dev liburing-dev'
 run='fuse3 e2fsprogs'
-test='libcriterion-dev python3 fio stress-ng acl attr util-linux fuse2fs'
+test='libcriterion-dev python3 fio stress-ng acl attr mount util-linux'
+bench='fuse2fs libjudy-dev'
 
 as_root=
 [ "$(id -u)" = 0 ] || as_root=sudo
 export DEBIAN_FRONTEND=noninteractive
 $as_root apt-get -q -o DPkg::Lock::Timeout=120 update
 # shellcheck disable=SC2086
-$as_root apt-get -q -y -o DPkg::Lock::Timeout=120 install --no-install-recommends $build $run $test
+$as_root apt-get -q -y -o DPkg::Lock::Timeout=120 install --no-install-recommends $build $run $test $bench
