@@ -66,7 +66,11 @@ static bool fails(struct fixture *f, bool write)
 
 	long nr = __atomic_add_fetch(count, 1, __ATOMIC_RELAXED);
 
-	return from && (f->fail_once ? nr == from : nr >= from);
+	bool fail = from && (f->fail_once ? nr == from : nr >= from);
+
+	if (fail)
+		__atomic_add_fetch(&f->failures, 1, __ATOMIC_RELAXED);
+	return fail;
 }
 
 static int image_test_submit(struct image *image, struct image_io *ios, unsigned int nr)

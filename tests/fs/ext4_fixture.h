@@ -26,6 +26,7 @@ struct fixture {
 	long reads, writes;
 	long fail_reads_from, fail_writes_from;
 	bool fail_once;			/* only that request fails */
+	long failures;			/* requests that have failed so far; atomic */
 };
 
 /* mkfs.ext4 -F with @mkfs_options on a new file of @bytes. */

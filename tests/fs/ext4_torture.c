@@ -36,6 +36,7 @@ struct worker {
 };
 
 static bool stop;
+static bool faults;		/* the image fails now and then */
 static int failed;
 
 static uint8_t pattern(loff_t pos)
@@ -64,7 +65,7 @@ static void expect(const char *what, long ret)
 	case -EOPNOTSUPP: case -EBUSY:
 		return;
 	}
-	if (ret < 0)
+	if (ret < 0 && !(ret == -EIO && faults))
 		complain(what, ret);
 }
 
@@ -308,6 +309,38 @@ static void make_dirs(struct fixture *f)
 	}
 }
 
+/* Lets the image be for @seconds, or has it fail for some ms in every 50. */
+static void wait_seconds(struct fixture *f, unsigned int seconds)
+{
+	for (unsigned int i = 0; i < seconds * 20; i++) {
+		if (faults) {
+			__atomic_store_n(i & 1 ? &f->fail_writes_from : &f->fail_reads_from, 1,
+					 __ATOMIC_RELAXED);
+			usleep(3000);
+			__atomic_store_n(&f->fail_writes_from, 0, __ATOMIC_RELAXED);
+			__atomic_store_n(&f->fail_reads_from, 0, __ATOMIC_RELAXED);
+		}
+		usleep(50000);
+	}
+}
+
+/* The image after it: sound or, when it has failed, to be made sound by e2fsck. */
+static void check(struct fixture *f, int close_error)
+{
+	if (faults) {
+		int status = fixture_run(f, "PATH=$PATH:/usr/sbin:/sbin; "
+					    "e2fsck -fy %s >/dev/null 2>&1");
+
+		if (status > 1)
+			complain("e2fsck -fy", status);
+		return;
+	}
+	if (close_error)
+		complain("close", close_error);
+	if (fixture_fsck(f))
+		complain("e2fsck", 0);
+}
+
 static int torture(const char *mkfs, unsigned int seconds, uint64_t seed)
 {
 	struct worker workers[THREADS];
@@ -325,17 +358,17 @@ static int torture(const char *mkfs, unsigned int seconds, uint64_t seed)
 		workers[i] = (struct worker){ .f = &f, .state = seed * THREADS + i };
 		pthread_create(&workers[i].thread, NULL, work, &workers[i]);
 	}
-	sleep(seconds);
+	wait_seconds(&f, seconds);
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
 	for (int i = 0; i < THREADS; i++) {
 		pthread_join(workers[i].thread, NULL);
 		done += workers[i].done;
 	}
-	if (fixture_close(&f))
-		complain("close", 0);
-	if (fixture_fsck(&f))
-		complain("e2fsck", 0);
-	printf("torture: %s: %lu operations, seed %llu\n", mkfs, done, (unsigned long long)seed);
+	check(&f, fixture_close(&f));
+	if (faults && !f.failures)
+		complain("failures of the image", 0);
+	printf("torture: %s: %lu operations, %ld failures, seed %llu\n", mkfs, done, f.failures,
+	       (unsigned long long)seed);
 	fixture_drop(&f);
 	return failed;
 }
@@ -351,5 +384,8 @@ int main(int argc, char **argv)
 		return torture(argv[3], seconds, seed);
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && !failed; i++)
 		torture(kinds[i], seconds, seed + i);
+	faults = true;
+	if (!failed)
+		torture("-b 1024", seconds, seed);
 	return failed;
 }
