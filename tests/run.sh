@@ -38,6 +38,8 @@ trap 'rm -f "$tally"' EXIT
 export LSAN_OPTIONS=suppressions=$top/tests/lsan.supp:print_suppressions=0
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1
+# stdbuf preloads a library, which then comes before the sanitizer's.
+export ASAN_OPTIONS=verify_asan_link_order=0
 
 # note PASSED FAILED TEXT: one result of run.sh's own
 note() {

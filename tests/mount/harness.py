@@ -36,6 +36,9 @@ END_LIMIT = 120		# seconds that a daemon has to end after the unmount
 MOUNT_LIMIT = 60	# seconds that a mount may take
 SANITIZER_WORDS = ('AddressSanitizer', 'LeakSanitizer', 'ThreadSanitizer', 'runtime error:')
 
+# For the suites of criterion alone; and others than root might not be able to read the file it names.
+os.environ.pop('LSAN_OPTIONS', None)
+
 libc = ctypes.CDLL(None, use_errno=True)
 
 

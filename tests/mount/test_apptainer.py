@@ -199,9 +199,8 @@ y" ]
 						pass_fds=(fd,), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 		self.watchdog.tell(b'+', proc.pid)
 		os.close(fd)
-		for _ in range(1000):
-			if os.path.ismount(path):
-				break
+		while not os.path.ismount(path):
+			self.assertIsNone(proc.poll(), 'the daemon has ended')
 			time.sleep(0.02)
 		with open(os.path.join(path, 'f'), 'w') as f:
 			f.write('x')
