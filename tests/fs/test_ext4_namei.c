@@ -132,8 +132,8 @@ Test(ext4_namei, wrong_types)
 
 Test(ext4_namei, special_files_keep_their_numbers)
 {
-	const dev_t devices[] = {makedev(0, 0), makedev(8, 1), makedev(255, 255),
-					makedev(300, 5), makedev(7, 70000)};
+	const dev_t devices[] = {makedev(0, 0), makedev(8, 1), makedev(255, 255), makedev(300, 5),
+				 makedev(7, 70000)};
 	struct vnode *node;
 	struct fixture f;
 	struct stat st;
@@ -535,6 +535,55 @@ ParameterizedTest(struct renaming *p, ext4_namei, rename)
 		cr_expect(S_ISCHR(st.st_mode) && !st.st_rdev);
 		fixture_put(&f, node);
 	}
+	finish(&f);
+}
+
+/* The new parent cannot grow: what was to be moved is where it was, with its parent. */
+Test(ext4_namei, rename_without_space_changes_nothing)
+{
+	struct vnode *full, *file, *moved, *big, *node;
+	struct fixture f;
+	char name[256];
+	unsigned int i;
+	int err = 0;
+
+	start(&f, "-b 1024 -m 0 -O ^has_journal");
+	full = fixture_create(&f, "full", S_IFDIR | 0755);
+	file = fixture_create(&f, "file", S_IFREG | 0644);
+	moved = fixture_create(&f, "moved", S_IFDIR | 0755);
+	for (i = 0; i < 4; i++) {
+		sprintf(name, "%0200u", i);
+		cr_assert_eq(ext4_link(file, full, name), 0);
+		fixture_put(&f, file);
+	}
+	big = fixture_create(&f, "big", S_IFREG | 0644);
+	for (i = 0; f.volume->ops->write(big, i * 4096, name, 200, false, false) == 200; i++)
+		;
+	fixture_put(&f, big);
+	/* What was kept back for the file's own map. */
+	cr_assert_eq(f.volume->ops->sync(f.volume), 0);
+	for (i = 0; !err; i++) {
+		sprintf(name, "d%u", i);
+		err = ext4_mkdir(root, name, 0755, &fixture_root, &node);
+		if (!err)
+			fixture_put(&f, node);
+	}
+	cr_assert_eq(err, -ENOSPC);
+	cr_assert_gt(free_inodes(&f), 0);
+	memset(name, 'n', 200);
+	name[200] = '\0';
+	cr_expect_eq(ext4_rename(root, "moved", full, name, 0, &fixture_root), -ENOSPC);
+	cr_expect_eq(ext4_rename(root, "file", full, name, 0, &fixture_root), -ENOSPC);
+	cr_expect_eq(ext4_lookup(full, name, &node), -ENOENT);
+	cr_assert_eq(ext4_lookup(moved, "..", &node), 0);
+	cr_expect_eq(node->ino, root->ino);
+	fixture_put(&f, node);
+	cr_expect_eq(ino_of(&f, "moved"), moved->ino);
+	cr_expect_eq(links(full), 2);
+	cr_expect_eq(ino_of(&f, "file"), file->ino);
+	fixture_put(&f, moved);
+	fixture_put(&f, file);
+	fixture_put(&f, full);
 	finish(&f);
 }
 
