@@ -425,3 +425,20 @@ Test(ext4_inode, damage_turns_readonly_when_asked)
 	fixture_close(&f);
 	fixture_drop(&f);
 }
+
+Test(ext4_inode, damage_stops_all_changes_when_asked)
+{
+	struct vnode *root, *node;
+	struct fixture f;
+
+	fixture_format(&f, 16 * MIB, "-O metadata_csum");
+	f.options.errors = ERRORS_PANIC;
+	cr_assert_eq(fixture_open(&f), 0);
+	make_damage(&f);
+	root = ops(&f)->root(f.volume);
+	cr_expect_eq(ops(&f)->lookup(root, "bad", &node), -EUCLEAN);
+	cr_expect_eq(ext4_begin(fixture_vol(&f)), -EIO);
+	fixture_put(&f, root);
+	fixture_close(&f);
+	fixture_drop(&f);
+}
