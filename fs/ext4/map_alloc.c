@@ -7,6 +7,10 @@
  * neighbours, and hands the difference to the image's form of the map: for extents the splice of
  * extents.c, for indirect maps the array and the pointers.
  *
+ * Writing into preallocated blocks divides an extent, and the tree may have to grow when not one
+ * block is free. Then the whole extent is zeroed on the image and becomes written, which needs no
+ * room.
+ *
  * Locks: all between ext4_begin() and ext4_end().
  */
 #include <assert.h>
@@ -137,6 +141,55 @@ static int fill_hole(struct ext4_inode *inode, uint32_t lblk, uint32_t want, boo
 	return err;
 }
 
+/* Writes zeros over a run of blocks. */
+static int zero_blocks(struct ext4_volume *vol, uint64_t pblk, uint32_t len)
+{
+	size_t size = 64 << 10, bs = vol->fs->blocksize;
+	char *zeros = aligned_alloc(PAGE_SIZE, size);
+	int err = zeros ? 0 : -ENOMEM;
+
+	if (zeros)
+		memset(zeros, 0, size);
+	while (len && !err) {
+		uint32_t part = len < size / bs ? len : size / bs;
+		struct iovec iov = { zeros, part * bs };
+		struct image_io io = { .offset = pblk * bs, .iov = &iov, .iovcnt = 1,
+				       .write = true };
+
+		err = image_submit(vol->vol.image, &io, 1);
+		pblk += part;
+		len -= part;
+	}
+	free(zeros);
+	return err;
+}
+
+/*
+ * Makes the unwritten extent at @lblk written as a whole. None of its blocks is being written to:
+ * who writes has made them written first, under the volume lock.
+ */
+static int zero_out(struct ext4_inode *inode, uint32_t lblk)
+{
+	struct map_extent extent = inode->map.extents[map_search(&inode->map, lblk)];
+	int err = zero_blocks(ext4_vol(inode), extent.pblk, extent.len);
+
+	if (err)
+		return err;
+	extent.unwritten = false;
+	return map_replace(inode, extent.lblk, map_end(&extent), &extent);
+}
+
+/* Makes @found, a part of an unwritten extent, written. */
+static int make_written(struct ext4_inode *inode, const struct map_extent *found)
+{
+	struct map_extent mid = *found;
+	int err;
+
+	mid.unwritten = false;
+	err = map_replace(inode, mid.lblk, map_end(&mid), &mid);
+	return err == -ENOSPC ? zero_out(inode, mid.lblk) : err;
+}
+
 /* The blocks of [lblk, end) change between written and unwritten, or are given to it. */
 static int alloc_range(struct ext4_inode *inode, uint32_t lblk, uint64_t end, bool unwritten)
 {
@@ -153,8 +206,7 @@ static int alloc_range(struct ext4_inode *inode, uint32_t lblk, uint64_t end, bo
 		if (!found.pblk) {
 			err = fill_hole(inode, lblk, found.len, unwritten, &found.len);
 		} else if (found.unwritten && !unwritten) {
-			found.unwritten = false;
-			err = map_replace(inode, lblk, map_end(&found), &found);
+			err = make_written(inode, &found);
 		}
 		lblk += found.len;
 	}

@@ -250,3 +250,37 @@ Test(ext4_space, preallocation)
 	fixture_put(&f, other);
 	fixture_finish(&f);
 }
+
+/* With not one block free, writing into preallocated blocks still cannot fail. */
+Test(ext4_space, preallocation_on_a_full_image)
+{
+	struct kind kind = { "-b 1024 -O ^has_journal", 3 };
+	unsigned int nr = 1000;
+	struct fixture f;
+	struct model m;
+	struct vnode *other;
+	char buf[1024];
+	ssize_t done;
+
+	begin(&f, &kind);
+	model_init(&m, &f, "file", nr << 10, 1);
+	model_fallocate(&m, 0, 0, nr << 10);
+	fixture_vol(&f)->withheld_blocks = 0;
+	other = fixture_create(&f, "other", 0600);
+	memset(buf, 'o', sizeof(buf));
+	do {
+		done = ext4_write(other, 0, buf, sizeof(buf), true, false);
+	} while (done > 0);
+	cr_assert(!ext4_fsync(other, false));
+	cr_assert_eq(free_blocks(&f), 0);
+	fixture_put(&f, other);
+	for (unsigned int i = 0; i < nr; i += 2) {
+		model_write(&m, i << 10, 1024);
+		if (i % 50 == 0)
+			cr_assert(!ext4_fsync(m.node, false));
+	}
+	cr_assert(!ext4_fsync(m.node, false));
+	model_remount(&m);
+	model_finish(&m);
+	fixture_finish(&f);
+}
