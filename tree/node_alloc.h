@@ -53,7 +53,12 @@ struct node_pool {
 /* AddressSanitizer can only see the use of a freed node when nodes really are freed. */
 #if defined(__SANITIZE_ADDRESS__)
 #define NODE_POOL_MAX_FREE 0
-#else
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define NODE_POOL_MAX_FREE 0
+#endif
+#endif
+#ifndef NODE_POOL_MAX_FREE
 #define NODE_POOL_MAX_FREE 1024
 #endif
 

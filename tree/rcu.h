@@ -46,15 +46,16 @@
 /* Publish: whoever follows the pointer sees all that was written before. */
 #define rcu_assign_pointer(p, v) __atomic_store_n(&(p), (v), __ATOMIC_RELEASE)
 
+extern char rcu_grace_period_tag; /* exists under ThreadSanitizer only */
+
 #ifdef FOLIO_TSAN
 void __tsan_acquire(void *addr);
 void __tsan_release(void *addr);
-extern char rcu_grace_period_tag;
 #define rcu_tsan_acquire(addr) __tsan_acquire(addr)
 #define rcu_tsan_release(addr) __tsan_release(addr)
 #else
-#define rcu_tsan_acquire(addr) ((void)0)
-#define rcu_tsan_release(addr) ((void)0)
+#define rcu_tsan_acquire(addr) ((void)sizeof(addr))
+#define rcu_tsan_release(addr) ((void)sizeof(addr))
 #endif
 
 /**

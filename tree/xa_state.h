@@ -156,22 +156,26 @@ static inline void *xa_head_locked(const struct xarray *xa)
 static inline void *xa_entry(const struct xarray *xa, const struct xa_node *node,
 			     unsigned int offset)
 {
+	(void)xa;
 	return rcu_dereference(node->slots[offset]);
 }
 
 static inline void *xa_entry_locked(const struct xarray *xa, const struct xa_node *node,
 				    unsigned int offset)
 {
+	(void)xa;
 	return rcu_dereference_protected(node->slots[offset]);
 }
 
 static inline struct xa_node *xa_parent(const struct xarray *xa, const struct xa_node *node)
 {
+	(void)xa;
 	return rcu_dereference(node->parent);
 }
 
 static inline struct xa_node *xa_parent_locked(const struct xarray *xa, const struct xa_node *node)
 {
+	(void)xa;
 	return rcu_dereference_protected(node->parent);
 }
 
