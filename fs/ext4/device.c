@@ -164,6 +164,16 @@ static bool outside(struct ext4_volume *vol, uint64_t pos, size_t len)
 	return pos > size || len > size - pos;
 }
 
+/**
+ * device_pread - read metadata
+ * @vol: volume
+ * @pos: bytes from the start of the image
+ * @buf: where to
+ * @len: bytes
+ *
+ * Context: volume lock. May sleep.
+ * Return: 0, -EUCLEAN outside the file system, or the image's error.
+ */
 int device_pread(struct ext4_volume *vol, uint64_t pos, void *buf, size_t len)
 {
 	ssize_t n;
@@ -225,6 +235,16 @@ static int write_in_page(struct ext4_volume *vol, uint64_t pos, const void *buf,
 	return 0;
 }
 
+/**
+ * device_pwrite - write metadata, to be brought to the image later
+ * @vol: volume
+ * @pos: bytes from the start of the image
+ * @buf: where from
+ * @len: bytes; parts of blocks are allowed
+ *
+ * Context: volume lock. May sleep.
+ * Return: 0, -EUCLEAN outside the file system, or the error of reading a block's other part.
+ */
 int device_pwrite(struct ext4_volume *vol, uint64_t pos, const void *buf, size_t len)
 {
 	const char *from = buf;
@@ -286,6 +306,16 @@ void device_readahead(struct ext4_volume *vol, uint64_t blk, uint64_t count)
 	}
 }
 
+/**
+ * device_forget - blocks are metadata no longer
+ * @vol: volume
+ * @blk: first block
+ * @count: blocks
+ *
+ * What the mapping holds of them is dropped, dirty or not, and never written over what they become.
+ *
+ * Context: volume lock. Waits for writes in flight.
+ */
 void device_forget(struct ext4_volume *vol, uint64_t blk, uint64_t count)
 {
 	invalidate_blocks(&vol->device, blk << vol->device.block_shift,

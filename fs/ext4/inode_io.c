@@ -98,6 +98,13 @@ int ext4_inode_reload(struct ext4_inode *inode)
 	return err ? err : device_pread(vol, pos, ext4_raw_bytes(inode), inode->raw_size);
 }
 
+/**
+ * ext4_inode_write - bring raw to the inode table
+ * @inode: inode
+ *
+ * Context: volume lock, between ext4_begin() and ext4_end(). May sleep.
+ * Return: 0 or an error of the device mapping.
+ */
 int ext4_inode_write(struct ext4_inode *inode)
 {
 	struct ext4_volume *vol = ext4_vol(inode);

@@ -41,6 +41,13 @@ void orphan_forget(struct ext4_inode *inode)
 	inode->orphan_next = inode->orphan_prev = NULL;
 }
 
+/**
+ * orphan_add - note in the image that an inode is to be deleted or truncated
+ * @inode: inode; nothing happens when it is noted already
+ *
+ * Context: between ext4_begin() and ext4_end(). May sleep.
+ * Return: 0 or an error, the list as before.
+ */
 int orphan_add(struct ext4_inode *inode)
 {
 	struct ext4_volume *vol = ext4_vol(inode);
@@ -61,6 +68,13 @@ int orphan_add(struct ext4_inode *inode)
 	return 0;
 }
 
+/**
+ * orphan_del - an inode need not be looked after any more
+ * @inode: inode; nothing happens when it is not on the list
+ *
+ * Context: between ext4_begin() and ext4_end(). May sleep.
+ * Return: 0 or an error of writing an inode; it is off the list in memory in any case.
+ */
 int orphan_del(struct ext4_inode *inode)
 {
 	struct ext4_volume *vol = ext4_vol(inode);

@@ -45,6 +45,14 @@ static int load_bitmaps(struct ext4_volume *vol)
 	return ext4_failed(vol, 0, err, "the bitmaps cannot be read");
 }
 
+/**
+ * ext4_begin - start a change of metadata
+ * @vol: volume
+ *
+ * Context: takes the volume lock and keeps it until ext4_end(). May sleep: the first change reads
+ * the bitmaps.
+ * Return: 0; -EROFS, -EIO (stopped by errors=panic), -EUCLEAN or another error, nothing held then.
+ */
 int ext4_begin(struct ext4_volume *vol)
 {
 	int err = 0;
@@ -344,6 +352,16 @@ static int open_parts(struct ext4_volume *vol)
 	return err;
 }
 
+/**
+ * ext4_open - mount an ext2, ext3 or ext4 image
+ * @out: the volume
+ * @image: the image; stays the caller's
+ * @cache: the cache; stays the caller's
+ * @options: mount options; must outlive the volume
+ *
+ * Context: starts a thread. Before any other thread knows the volume.
+ * Return: 0, or a negative errno after one clear line.
+ */
 int ext4_open(struct volume **out, struct image *image, struct cache *cache,
 	      const struct options *options)
 {
@@ -366,6 +384,7 @@ int ext4_open(struct volume **out, struct image *image, struct cache *cache,
 	return 0;
 }
 
+/* ->close: see volume.h. Nobody uses the volume any more; inodes still referenced are dropped. */
 static int ext4_close(struct volume *volume)
 {
 	struct ext4_volume *vol = EXT4_VOL(volume);
