@@ -116,6 +116,7 @@ static inline void *xas_descend(struct xa_state *xas, struct xa_node *node)
 void mark_set_up(struct xarray *xa, struct xa_node *node, unsigned int offset, xa_mark_t mark);
 void mark_clear_up(struct xarray *xa, struct xa_node *node, unsigned int offset, xa_mark_t mark);
 
+unsigned int xas_reserved(const struct xa_state *xas);
 bool xas_reserve(struct xa_state *xas, unsigned int n, gfp_t gfp);
 struct xa_node *xas_make_node(struct xa_state *xas, unsigned int shift);
 void xa_free_tree(struct xa_state *xas, struct xa_node *top);

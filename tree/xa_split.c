@@ -79,14 +79,31 @@ static void split_slot(struct xa_state *xas, struct xa_node *node, unsigned int 
 	xas_update(xas, child);
 }
 
+/*
+ * Is the entry that the cursor has loaded still as xas_split_alloc() was told? An order looked up
+ * without the lock may be an old one, and a split by it would tear the neighbours.
+ */
+static bool as_allocated(struct xa_state *xas, void *old, unsigned int order)
+{
+	unsigned int shift = order - order % XA_CHUNK_SHIFT;
+
+	if (!old || xa_is_node(old) || xas_get_order(xas) != (int)order)
+		return false;
+	if (xas->xa_shift == shift)
+		return xas->xa_sibs < 1U << (order % XA_CHUNK_SHIFT);
+	return xas->xa_shift + XA_CHUNK_SHIFT == shift &&
+	       xas_reserved(xas) >= 1U << (order % XA_CHUNK_SHIFT);
+}
+
 /**
  * xas_split() - Split the entry at the cursor into entries of the cursor's order.
  * @entry: what to store in each of them
- * @order: the present order, looked up under this lock or known to be stable
+ * @order: the present order
  *
  * Each has the marks of the old entry. The cursor starts from the head afterwards.
  *
- * Context: xa_lock, after xas_split_alloc() for the same orders. Does nothing if there is no entry.
+ * Context: xa_lock, after xas_split_alloc() for the same orders. Sets -EINVAL and changes nothing
+ * when there is no entry of @order at the index.
  */
 void xas_split(struct xa_state *xas, void *entry, unsigned int order)
 {
@@ -98,11 +115,19 @@ void xas_split(struct xa_state *xas, void *entry, unsigned int order)
 
 	assert(xa_spin_is_locked(&xas->xa->xa_lock));
 	old = xas_load(xas);
-	if (!old || !xas_is_node(xas))
+	if (xas_error(xas))
 		return;
+	if (!as_allocated(xas, old, order)) {
+		xas_set_err(xas, -EINVAL);
+		return;
+	}
+	/* The sole entry in the head: of order 0, and stays so. */
+	if (!xas->xa_node) {
+		rcu_assign_pointer(xas->xa->xa_head, entry);
+		return;
+	}
 	node = xas->xa_node;
 	first = xas->xa_offset;
-	assert(node->shift == order - order % XA_CHUNK_SHIFT);
 	xa_for_each_mark(mark)
 		marks |= (unsigned int)node_get_mark(node, first, mark) << mark;
 

@@ -128,7 +128,8 @@ static void mark_free(struct xa_state *xas, unsigned int first, unsigned int las
  * Nodes
  */
 
-static unsigned int reserved(const struct xa_state *xas)
+/* How many nodes are allocated ahead. */
+unsigned int xas_reserved(const struct xa_state *xas)
 {
 	unsigned int n = 0;
 
@@ -148,7 +149,7 @@ static struct xa_node *take_reserved(struct xa_state *xas)
 /* Allocates until @n nodes are reserved. On failure those that were got in vain go back. */
 bool xas_reserve(struct xa_state *xas, unsigned int n, gfp_t gfp)
 {
-	unsigned int before = reserved(xas);
+	unsigned int before = xas_reserved(xas);
 
 	for (unsigned int i = before; i < n; i++) {
 		struct xa_node *node = node_alloc(&xa_node_pool, gfp);

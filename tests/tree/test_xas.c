@@ -455,7 +455,23 @@ Test(split, stops_at_the_first_failure_and_keeps_nothing)
 	cr_assert_eq(node_pool_live(&xa_node_pool), 0);
 }
 
-Test(split, nothing_to_split_does_nothing)
+Test(split, an_order_that_has_changed_is_refused)
+{
+	XA_STATE(xas, &xa, 0);
+
+	store_order(0, XA_CHUNK_SHIFT - 1, value(1));
+	store_order(XA_CHUNK_SIZE / 2, 0, value(3));
+	xas_split_alloc(&xas, value(2), XA_CHUNK_SHIFT, GFP_KERNEL);
+	xas_lock(&xas);
+	xas_split(&xas, value(2), XA_CHUNK_SHIFT);
+	xas_unlock(&xas);
+	cr_assert_eq(xas_error(&xas), -EINVAL);
+	xas_destroy(&xas);
+	cr_assert_eq(xa_load(&xa, 1), value(1));
+	cr_assert_eq(xa_load(&xa, XA_CHUNK_SIZE / 2), value(3));
+}
+
+Test(split, nothing_to_split_is_refused)
 {
 	XA_STATE(xas, &xa, 0);
 
@@ -463,6 +479,7 @@ Test(split, nothing_to_split_does_nothing)
 	xas_lock(&xas);
 	xas_split(&xas, value(1), XA_CHUNK_SHIFT);
 	xas_unlock(&xas);
+	cr_assert_eq(xas_error(&xas), -EINVAL);
 	xas_destroy(&xas);
 	cr_assert(xa_empty(&xa));
 }
