@@ -30,6 +30,7 @@
 #define MARGIN_DIVISOR 50
 #define MARGIN_MAX 4096
 #define MARGIN_MAX_INDIRECT 64
+#define TIGHT 16		/* more than one change of a tree can need */
 #define MAX_RUNS 64		/* runs looked at in one group before the longest is taken */
 
 static struct ext4_volume *vol_of(ext2_filsys fs)
@@ -60,6 +61,16 @@ void blocks_unreserve(struct ext4_volume *vol, uint64_t nr)
 	pthread_mutex_lock(&vol->space_lock);
 	vol->reserved_blocks -= nr;
 	pthread_mutex_unlock(&vol->space_lock);
+}
+
+bool blocks_tight(struct ext4_volume *vol)
+{
+	bool tight;
+
+	pthread_mutex_lock(&vol->space_lock);
+	tight = vol->free_blocks < vol->reserved_blocks + TIGHT;
+	pthread_mutex_unlock(&vol->space_lock);
+	return tight;
 }
 
 uint64_t blocks_available(struct ext4_volume *vol)

@@ -90,19 +90,6 @@ static int remove_blocks(struct ext4_inode *inode, const struct range *range)
 	return err;
 }
 
-static int punch_hole(struct ext4_inode *inode, loff_t start, loff_t end)
-{
-	struct range range = make_range(inode, start, end);
-	int err;
-
-	filemap_invalidate_lock(&inode->vn.mapping);
-	err = truncate_hole(&inode->vn.mapping, range.start, range.end);
-	if (!err)
-		err = remove_blocks(inode, &range);
-	filemap_invalidate_unlock(&inode->vn.mapping);
-	return err ? err : finish(inode, 0, true);
-}
-
 static int make_unwritten(struct ext4_inode *inode, const struct range *range)
 {
 	struct ext4_volume *vol = ext4_vol(inode);
@@ -116,6 +103,23 @@ static int make_unwritten(struct ext4_inode *inode, const struct range *range)
 	err = map_set_unwritten(inode, range->first, range->stop - range->first);
 	ext4_end(vol);
 	return err;
+}
+
+static int punch_hole(struct ext4_inode *inode, loff_t start, loff_t end)
+{
+	struct range range = make_range(inode, start, end);
+	int err = 0;
+
+	filemap_invalidate_lock(&inode->vn.mapping);
+	/* A hole divides an extent, too. If that needs a block that is not there, it shows here. */
+	if (map_is_extents(inode) && blocks_tight(ext4_vol(inode)))
+		err = make_unwritten(inode, &range);
+	if (!err)
+		err = truncate_hole(&inode->vn.mapping, range.start, range.end);
+	if (!err)
+		err = remove_blocks(inode, &range);
+	filemap_invalidate_unlock(&inode->vn.mapping);
+	return err ? err : finish(inode, 0, true);
 }
 
 static int zero_range(struct ext4_inode *inode, loff_t start, loff_t end, bool keep_size)

@@ -48,6 +48,9 @@ void map_count_blocks(struct ext4_inode *inode, int64_t nr);
 /* blocks_reserve() by a caller that holds space_lock. */
 int blocks_reserve_counted(struct ext4_volume *vol, uint64_t nr);
 
+/* So little is free that the blocks of a tree may not be had. */
+bool blocks_tight(struct ext4_volume *vol);
+
 int extents_load(struct ext4_inode *inode);
 /* map_splice(), and the same in the image; on an error nothing has changed. */
 int extents_splice(struct ext4_inode *inode, unsigned int at, unsigned int old,

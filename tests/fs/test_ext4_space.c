@@ -251,35 +251,85 @@ Test(ext4_space, preallocation)
 	fixture_finish(&f);
 }
 
+/* Takes every block that is free: a file of one block needs nothing else. */
+static void take_all(struct fixture *f)
+{
+	static unsigned int nr;
+	struct vnode *node;
+	char buf[1024] = "other", name[16];
+	ssize_t done;
+
+	do {
+		snprintf(name, sizeof(name), "f%u", nr++);
+		node = fixture_create(f, name, 0600);
+		while ((done = ext4_write(node, 0, buf, sizeof(buf), true, false)) > 0)
+			;
+		done = mapping_size(&node->mapping);
+		cr_assert(!ext4_fsync(node, false));
+		fixture_put(f, node);
+	} while (done);
+	cr_assert_eq(free_blocks(f), 0);
+}
+
+/* A file of @nr KiB, @written or preallocated, on an image without one free block. */
+static void begin_full(struct fixture *f, struct model *m, unsigned int nr, bool written)
+{
+	struct kind kind = { "-b 1024 -O ^has_journal", 3 };
+
+	begin(f, &kind);
+	model_init(m, f, "file", nr << 10, 1);
+	if (written)
+		model_write(m, 0, nr << 10);
+	else
+		model_fallocate(m, 0, 0, nr << 10);
+	cr_assert(!ext4_fsync(m->node, false));
+	fixture_vol(f)->withheld_blocks = 0;
+	take_all(f);
+}
+
 /* With not one block free, writing into preallocated blocks still cannot fail. */
 Test(ext4_space, preallocation_on_a_full_image)
 {
-	struct kind kind = { "-b 1024 -O ^has_journal", 3 };
 	unsigned int nr = 1000;
 	struct fixture f;
 	struct model m;
-	struct vnode *other;
-	char buf[1024];
-	ssize_t done;
 
-	begin(&f, &kind);
-	model_init(&m, &f, "file", nr << 10, 1);
-	model_fallocate(&m, 0, 0, nr << 10);
-	fixture_vol(&f)->withheld_blocks = 0;
-	other = fixture_create(&f, "other", 0600);
-	memset(buf, 'o', sizeof(buf));
-	do {
-		done = ext4_write(other, 0, buf, sizeof(buf), true, false);
-	} while (done > 0);
-	cr_assert(!ext4_fsync(other, false));
-	cr_assert_eq(free_blocks(&f), 0);
-	fixture_put(&f, other);
+	begin_full(&f, &m, nr, false);
 	for (unsigned int i = 0; i < nr; i += 2) {
 		model_write(&m, i << 10, 1024);
 		if (i % 50 == 0)
 			cr_assert(!ext4_fsync(m.node, false));
 	}
 	cr_assert(!ext4_fsync(m.node, false));
+	model_remount(&m);
+	model_finish(&m);
+	fixture_finish(&f);
+}
+
+/* A hole may need a block for the tree: it is punched, or refused with nothing lost. */
+Test(ext4_space, holes_on_a_full_image)
+{
+	unsigned int nr = 1000, refused = 0;
+	struct fixture f;
+	struct model m;
+
+	begin_full(&f, &m, nr, true);
+	for (unsigned int i = 10; i < nr; i += 100) {
+		int err;
+
+		model_write(&m, i << 10, 1024);
+		err = ext4_fallocate(m.node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, i << 10,
+				     1024);
+		if (!err)
+			memset(m.data + (i << 10), 0, 1024);
+		else
+			cr_assert_eq(err, -ENOSPC);
+		refused += err == -ENOSPC;
+		take_all(&f);
+		model_check(&m);
+	}
+	cr_assert_gt(refused, 0);
+	cr_assert_lt(refused, 10);
 	model_remount(&m);
 	model_finish(&m);
 	fixture_finish(&f);
