@@ -87,7 +87,6 @@ static inline void xas_update(const struct xa_state *xas, struct xa_node *node)
 		xas->xa_update(node);
 }
 
-void *xas_start(struct xa_state *xas);
 void *xa_follow_sibling(const struct xarray *xa, const struct xa_node *node, unsigned char *offset,
 			void *sibling);
 
@@ -112,9 +111,6 @@ static inline void *xas_descend(struct xa_state *xas, struct xa_node *node)
 {
 	return xas_descend_at(xas, node, node->shift);
 }
-
-void mark_set_up(struct xarray *xa, struct xa_node *node, unsigned int offset, xa_mark_t mark);
-void mark_clear_up(struct xarray *xa, struct xa_node *node, unsigned int offset, xa_mark_t mark);
 
 unsigned int xas_reserved(const struct xa_state *xas);
 bool xas_reserve(struct xa_state *xas, unsigned int n, gfp_t gfp);

@@ -17,7 +17,7 @@
 #include "xa_internal.h"
 
 /* Where a walk begins: the slot where the cursor is, else the head. */
-void *xas_start(struct xa_state *xas)
+static void *xas_start(struct xa_state *xas)
 {
 	void *entry;
 

@@ -26,7 +26,8 @@ struct node_pool xa_node_pool = NODE_POOL_INIT(struct xa_node, private_list);
  */
 
 /* Sets a mark on a slot, and upwards to the root until it is there already. */
-void mark_set_up(struct xarray *xa, struct xa_node *node, unsigned int offset, xa_mark_t mark)
+static void mark_set_up(struct xarray *xa, struct xa_node *node, unsigned int offset,
+			xa_mark_t mark)
 {
 	while (node) {
 		unsigned long word = node_marks(node, mark);
@@ -42,7 +43,8 @@ void mark_set_up(struct xarray *xa, struct xa_node *node, unsigned int offset, x
 }
 
 /* Clears a mark on a slot, and upwards as long as no other slot of the node has it. */
-void mark_clear_up(struct xarray *xa, struct xa_node *node, unsigned int offset, xa_mark_t mark)
+static void mark_clear_up(struct xarray *xa, struct xa_node *node, unsigned int offset,
+			  xa_mark_t mark)
 {
 	while (node) {
 		unsigned long word = node_marks(node, mark);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The model: every operation is a loop over cells. Nothing here is shared with the code under test.
+ * The model: every operation is a loop over cells. It shares nothing with the code under test.
  */
 #include "model.h"
 
@@ -101,6 +101,19 @@ struct cell *model_find(struct model *model, unsigned long index, unsigned long 
 			return cell;
 	}
 	return NULL;
+}
+
+int test_store_order(struct xarray *xa, unsigned long index, unsigned int order, void *entry,
+		     gfp_t gfp)
+{
+	XA_STATE_ORDER(xas, xa, index, order);
+
+	do {
+		xas_lock(&xas);
+		xas_store(&xas, entry);
+		xas_unlock(&xas);
+	} while (xas_nomem(&xas, gfp));
+	return xas_error(&xas);
 }
 
 uint64_t test_random(uint64_t *state)

@@ -36,6 +36,10 @@ void model_split(struct model *model, unsigned long index, unsigned int order, v
 struct cell *model_find(struct model *model, unsigned long index, unsigned long max,
 			xa_mark_t filter);
 
+/* Stores an entry of any order, as the advanced API is used for it. Return: 0 or negative errno. */
+int test_store_order(struct xarray *xa, unsigned long index, unsigned int order, void *entry,
+		     gfp_t gfp);
+
 /* A small generator: the same seed gives the same steps. */
 uint64_t test_random(uint64_t *state);
 /* The seed from the environment variable FOLIOFS_SEED, else one of the clock; says it on stderr. */

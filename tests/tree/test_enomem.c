@@ -3,6 +3,7 @@
  * Every operation of the XArray that allocates, with its first, second, third... allocation
  * failing: it says so, changes nothing, leaks nothing, and works when there is memory again.
  */
+#include "model.h"
 #include "node_alloc.h"
 #include "xa_internal.h"
 
@@ -17,14 +18,9 @@ static void prepare_nothing(void)
 
 static void put(unsigned long index, unsigned int order)
 {
-	XA_STATE_ORDER(xas, &xa, index, order);
+	void *entry = xa_mk_value(index + order);
 
-	do {
-		xas_lock(&xas);
-		xas_store(&xas, xa_mk_value(index + order));
-		xas_unlock(&xas);
-	} while (xas_nomem(&xas, GFP_KERNEL));
-	cr_assert_eq(xas_error(&xas), 0);
+	cr_assert_eq(test_store_order(&xa, index, order, entry, GFP_KERNEL), 0);
 }
 
 static void prepare_head(void)
@@ -86,14 +82,7 @@ static int op_store_range(gfp_t gfp)
 
 static int op_store_order(gfp_t gfp)
 {
-	XA_STATE_ORDER(xas, &xa, 1UL << 35, 2);
-
-	do {
-		xas_lock(&xas);
-		xas_store(&xas, xa_mk_value(77));
-		xas_unlock(&xas);
-	} while (xas_nomem(&xas, gfp));
-	return xas_error(&xas);
+	return test_store_order(&xa, 1UL << 35, 2, xa_mk_value(77), gfp);
 }
 
 static int op_create_range(gfp_t gfp)

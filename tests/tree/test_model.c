@@ -139,16 +139,10 @@ static void op_mark(struct run *run)
 static void op_store_order(struct run *run)
 {
 	unsigned int order = pick_order(run);
-	XA_STATE_ORDER(xas, &run->xa, pick_index(run), order);
+	unsigned long index = pick_index(run) >> order << order;
 	void *entry = pick(run, 4) ? pick_entry(run) : NULL;
-	unsigned long index = xas.xa_index;
 
-	do {
-		xas_lock(&xas);
-		xas_store(&xas, entry);
-		xas_unlock(&xas);
-	} while (xas_nomem(&xas, GFP_KERNEL));
-	cr_assert_eq(xas_error(&xas), 0);
+	cr_assert_eq(test_store_order(&run->xa, index, order, entry, GFP_KERNEL), 0);
 	if (entry) {
 		model_store(&run->model, index, order, entry);
 		return;

@@ -3,6 +3,7 @@
  * The normal API of the XArray, one behaviour each. Every test ends with a well-formed, then an
  * empty array, and no node left.
  */
+#include "model.h"
 #include "node_alloc.h"
 #include "xa_internal.h"
 
@@ -39,17 +40,9 @@ static void *store(unsigned long index, void *entry)
 	return xa_store(&xa, index, entry, GFP_KERNEL);
 }
 
-/* Stores values of 1 << order indices, as only the advanced API can. */
 static void store_order(unsigned long index, unsigned int order, void *entry)
 {
-	XA_STATE_ORDER(xas, &xa, index, order);
-
-	do {
-		xas_lock(&xas);
-		xas_store(&xas, entry);
-		xas_unlock(&xas);
-	} while (xas_nomem(&xas, GFP_KERNEL));
-	cr_assert_eq(xas_error(&xas), 0);
+	cr_assert_eq(test_store_order(&xa, index, order, entry, GFP_KERNEL), 0);
 }
 
 XA_SUITE(entry);

@@ -2,6 +2,7 @@
 /*
  * The advanced API of the XArray: the cursor, one behaviour each.
  */
+#include "model.h"
 #include "node_alloc.h"
 #include "xa_internal.h"
 
@@ -33,14 +34,7 @@ static void *value(unsigned long v)
 
 static void store_order(unsigned long index, unsigned int order, void *entry)
 {
-	XA_STATE_ORDER(xas, &xa, index, order);
-
-	do {
-		xas_lock(&xas);
-		xas_store(&xas, entry);
-		xas_unlock(&xas);
-	} while (xas_nomem(&xas, GFP_KERNEL));
-	cr_assert_eq(xas_error(&xas), 0);
+	cr_assert_eq(test_store_order(&xa, index, order, entry, GFP_KERNEL), 0);
 }
 
 static void store(unsigned long index, void *entry)
