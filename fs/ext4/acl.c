@@ -47,6 +47,10 @@ struct acl {
 	struct acl_entry entries[];
 };
 
+/**
+ * acl_is_name - is an attribute an ACL?
+ * @name: full name
+ */
 bool acl_is_name(const char *name)
 {
 	return !strcmp(name, XATTR_ACL_ACCESS) || !strcmp(name, XATTR_ACL_DEFAULT);

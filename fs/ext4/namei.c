@@ -18,7 +18,11 @@
 #include <sys/sysmacros.h>
 #include "namei.h"
 
-/* Adds an inode, keeping the order; the same one twice counts once. */
+/**
+ * inode_set_add - add an inode to a set that is to be locked, keeping its order
+ * @set: set
+ * @inode: inode; one that is there already, or NULL, changes nothing
+ */
 void inode_set_add(struct inode_set *set, struct ext4_inode *inode)
 {
 	unsigned int i = set->nr;
@@ -34,39 +38,81 @@ void inode_set_add(struct inode_set *set, struct ext4_inode *inode)
 	set->nr++;
 }
 
+/**
+ * inode_set_lock - lock all inodes of a set exclusively
+ * @set: set
+ *
+ * Context: no inode locks held; may sleep.
+ */
 void inode_set_lock(struct inode_set *set)
 {
 	for (unsigned int i = 0; i < set->nr; i++)
 		pthread_rwlock_wrlock(&set->inodes[i]->lock);
 }
 
+/**
+ * inode_set_unlock - unlock all inodes of a set
+ * @set: set, locked
+ */
 void inode_set_unlock(struct inode_set *set)
 {
 	for (unsigned int i = set->nr; i--;)
 		pthread_rwlock_unlock(&set->inodes[i]->lock);
 }
 
+/**
+ * check_name - may a name be this long?
+ * @name: name
+ *
+ * Return: 0 or -ENAMETOOLONG.
+ */
 int check_name(const char *name)
 {
 	return strlen(name) > EXT2_NAME_LEN ? -ENAMETOOLONG : 0;
 }
 
+/**
+ * may_add - do a directory's flags let it have more names?
+ * @dir: directory
+ *
+ * Context: inode lock held.
+ * Return: 0 or -EPERM.
+ */
 int may_add(const struct ext4_inode *dir)
 {
 	return dir->raw.i_flags & EXT2_IMMUTABLE_FL ? -EPERM : 0;
 }
 
+/**
+ * may_take - do a directory's flags let it lose or change names?
+ * @dir: directory
+ *
+ * Context: inode lock held.
+ * Return: 0 or -EPERM.
+ */
 int may_take(const struct ext4_inode *dir)
 {
 	return dir->raw.i_flags & (EXT2_IMMUTABLE_FL | EXT2_APPEND_FL) ? -EPERM : 0;
 }
 
+/**
+ * may_rename - do an inode's flags let it gain or lose names?
+ * @inode: inode
+ *
+ * Context: inode lock held.
+ * Return: 0 or -EPERM.
+ */
 int may_rename(const struct ext4_inode *inode)
 {
 	return may_take(inode);
 }
 
-/* May a directory not take one more subdirectory? */
+/**
+ * dir_links_full - can a directory's link count not take one more subdirectory?
+ * @dir: directory
+ *
+ * Context: inode lock held.
+ */
 bool dir_links_full(const struct ext4_inode *dir)
 {
 	struct ext2_super_block *sb = ext4_vol((struct ext4_inode *)dir)->fs->super;
@@ -75,7 +121,14 @@ bool dir_links_full(const struct ext4_inode *dir)
 	       !(ext2fs_has_feature_dir_nlink(sb) && dir->raw.i_flags & EXT2_INDEX_FL);
 }
 
-/* A count of 1 says that there are too many subdirectories to be counted. */
+/**
+ * dir_links_inc - a directory has one more subdirectory
+ * @dir: directory that is not full; not written
+ *
+ * A count of 1 says that there are too many subdirectories to be counted.
+ *
+ * Context: inode lock exclusive, between begin and end.
+ */
 void dir_links_inc(struct ext4_inode *dir)
 {
 	if (dir->raw.i_links_count == 1)
@@ -86,13 +139,23 @@ void dir_links_inc(struct ext4_inode *dir)
 		dir->raw.i_links_count++;
 }
 
+/**
+ * dir_links_dec - a directory has one subdirectory less
+ * @dir: directory; not written
+ *
+ * Context: inode lock exclusive, between begin and end.
+ */
 void dir_links_dec(struct ext4_inode *dir)
 {
 	if (dir->raw.i_links_count > 2)
 		dir->raw.i_links_count--;
 }
 
-/* An inode has lost a name, a directory its only one. Locked; between begin and end. Not written.
+/**
+ * drop_link - an inode has lost a name, a directory its only one
+ * @inode: inode; not written, unless it becomes an orphan
+ *
+ * Context: inode lock exclusive, between begin and end.
  */
 void drop_link(struct ext4_inode *inode)
 {
@@ -105,7 +168,12 @@ void drop_link(struct ext4_inode *inode)
 		orphan_add(inode);
 }
 
-/* A new inode gets no name after all: its last ext4_iput() deletes it. Between begin and end. */
+/**
+ * undo_inode - a new inode gets no name after all: its last ext4_iput() deletes it
+ * @inode: inode
+ *
+ * Context: between begin and end.
+ */
 void undo_inode(struct ext4_inode *inode)
 {
 	inode->raw.i_links_count = 0;
@@ -113,7 +181,15 @@ void undo_inode(struct ext4_inode *inode)
 	ext4_inode_write(inode);
 }
 
-/* The inode that @name names, with a reference. */
+/**
+ * find_inode - the inode that a name names
+ * @dir: directory
+ * @name: name
+ * @out: the inode, with a reference
+ *
+ * Context: no locks held; may sleep.
+ * Return: 0, -ENOENT, or why the directory or the inode cannot be read.
+ */
 int find_inode(struct ext4_inode *dir, const char *name, struct ext4_inode **out)
 {
 	struct dir_name *dn;
@@ -128,7 +204,15 @@ int find_inode(struct ext4_inode *dir, const char *name, struct ext4_inode **out
 	return err;
 }
 
-/* With the locks held: the name, if it still names @inode. */
+/**
+ * find_again - a name, if it still names what find_inode() found
+ * @dir: directory, loaded
+ * @name: name
+ * @inode: what it named
+ *
+ * Context: inode lock of @dir held.
+ * Return: the name, or NULL.
+ */
 struct dir_name *find_again(struct ext4_inode *dir, const char *name,
 			    const struct ext4_inode *inode)
 {
@@ -184,7 +268,13 @@ struct creation {
 	const struct cred *cred;
 };
 
-/* Devices, FIFOs and sockets have no blocks; devices have their number in place of them. */
+/**
+ * make_special - clear the block map of a new inode; devices get their number in its place
+ * @inode: device, FIFO, socket or short symbolic link; not written
+ * @rdev: number of a device
+ *
+ * Context: nobody else knows @inode.
+ */
 void make_special(struct ext4_inode *inode, dev_t rdev)
 {
 	unsigned int maj = major(rdev), min = minor(rdev);

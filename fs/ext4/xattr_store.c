@@ -66,6 +66,14 @@ static const char *body_entries(struct ext4_inode *inode, size_t *size)
 	return magic == EXT2_EXT_ATTR_MAGIC ? raw + start + sizeof(magic) : NULL;
 }
 
+/**
+ * xattr_maybe - may an inode have an attribute?
+ * @inode: inode
+ * @name: full name
+ *
+ * Context: inode lock held; does not sleep.
+ * Return: false when it surely has not.
+ */
 bool xattr_maybe(struct ext4_inode *inode, const char *name)
 {
 	size_t left = 0, len;
@@ -125,6 +133,16 @@ static int open_handle(struct ext4_inode *inode, struct ext2_xattr_handle **hand
 	return failed(inode, err);
 }
 
+/**
+ * xattr_read - value of an attribute
+ * @inode: inode
+ * @name: full name
+ * @value: out: the value in the image's form, to be freed
+ * @len: out: its bytes
+ *
+ * Context: inode lock and volume lock held; may sleep.
+ * Return: 0, -ENODATA, -EUCLEAN or another error.
+ */
 int xattr_read(struct ext4_inode *inode, const char *name, void **value, size_t *len)
 {
 	struct ext2_xattr_handle *handle;
@@ -274,6 +292,16 @@ static int change(struct ext4_inode *inode, const char *name, const void *value,
 	return ret ? ret : free_empty_block(inode);
 }
 
+/**
+ * xattr_write - set an attribute
+ * @inode: inode; written, with all that has been changed in raw before
+ * @name: full name
+ * @value: value in the image's form
+ * @len: its bytes
+ *
+ * Context: inode lock exclusive, between begin and end; may sleep.
+ * Return: 0, -ENOSPC or another error.
+ */
 int xattr_write(struct ext4_inode *inode, const char *name, const void *value, size_t len)
 {
 	struct ext4_volume *vol = ext4_vol(inode);
@@ -285,6 +313,14 @@ int xattr_write(struct ext4_inode *inode, const char *name, const void *value, s
 	return change(inode, name, value, len);
 }
 
+/**
+ * xattr_remove - remove an attribute
+ * @inode: inode; written, with all that has been changed in raw before
+ * @name: full name
+ *
+ * Context: inode lock exclusive, between begin and end; may sleep.
+ * Return: 0, -ENODATA or another error.
+ */
 int xattr_remove(struct ext4_inode *inode, const char *name)
 {
 	void *value;
@@ -313,6 +349,15 @@ static int each_name(char *name, char *value, size_t len, void *arg)
 	return each->err ? XATTR_ABORT : 0;
 }
 
+/**
+ * xattr_each - call a function for the name of each attribute
+ * @inode: inode
+ * @func: function; an error from it ends the walk
+ * @arg: for @func
+ *
+ * Context: inode lock and volume lock held; may sleep.
+ * Return: 0, the error of @func, or why the attributes cannot be read.
+ */
 int xattr_each(struct ext4_inode *inode, int (*func)(const char *name, void *arg), void *arg)
 {
 	struct each each = {.func = func, .arg = arg};
