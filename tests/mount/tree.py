@@ -42,7 +42,7 @@ def make_oddities(top):
 	with open(at('end-hole'), 'xb') as f:
 		f.write(data(10000, 'begin'))	# first, as inline data must not be truncated
 		f.flush()
-		f.truncate((1 << 30) + 12345)
+		f.truncate((64 << 20) + 12345)
 	os.mkdir(at('names'))
 	for name in ('n' * 255, ' ', '\n', '-x', '...', 'äöü-名前-🙂', '*', '\\', 'a\tb'):
 		put(at('names', name), name.encode())
