@@ -482,7 +482,7 @@ static void store_slots(struct xa_state *xas, void *entry, unsigned int sibs)
 	node->count += count;
 	node->nr_values += values;
 	xas_update(xas, node);
-	if (!node->count)
+	if (count < 0)
 		delete_empty(xas);
 }
 

@@ -145,6 +145,19 @@ Test(store, a_sole_entry_at_zero_needs_no_node)
 	cr_assert_eq(node_pool_live(&xa_node_pool), 0);
 }
 
+/* The second entry is in the top node itself, so that no node below it becomes empty. */
+Test(store, an_entry_erased_from_the_top_node_lets_the_tree_shrink)
+{
+	store(0, value(1));
+	store(1, value(2));
+	xa_erase(&xa, 1);
+	cr_assert_eq(xa.xa_head, value(1));
+	store(1, value(2));
+	cr_assert_eq(test_store_order(&xa, XA_CHUNK_SIZE, XA_CHUNK_SHIFT, value(3), GFP_KERNEL), 0);
+	xa_erase(&xa, XA_CHUNK_SIZE);
+	cr_assert_eq(xa_to_node(xa.xa_head)->shift, 0);
+}
+
 Test(store, marks_survive_a_new_entry_and_go_with_the_old)
 {
 	store(5, value(1));
