@@ -44,6 +44,13 @@ static int transfers_init(struct transfers *t, struct ext4_volume *vol, unsigned
 	return 0;
 }
 
+/* Forgets what was added. */
+static void transfers_reset(struct transfers *t)
+{
+	memset(t->ios, 0, t->nr * sizeof(*t->ios));
+	t->nr = t->nr_iov = 0;
+}
+
 static void transfers_add(struct transfers *t, void *memory, uint64_t pblk, unsigned int owner)
 {
 	size_t len = t->vol->fs->blocksize;
@@ -306,23 +313,41 @@ static int place_run(struct ext4_inode *inode, struct run run)
 	return err;
 }
 
+/* -EAGAIN: a block has lost its place, or has become unwritten, since it was placed. */
 static int plan_writes(struct ext4_inode *inode, struct run run, struct transfers *t)
 {
 	struct map_extent extent = { 0 };
 
+	transfers_reset(t);
 	while (run_next(&run)) {
 		for (unsigned int i = run.at; i < run.at + run.len; i++) {
 			struct folio *folio = run.folios[i / run.per_page];
 			int err = find_next(inode, folio_lblk(run.folios[0]) + i, &extent);
 
 			if (!err && (!extent.pblk || extent.unwritten))
-				err = -EIO;
+				err = -EAGAIN;
 			if (err)
 				return err;
 			transfers_add(t, block_memory(folio, i % run.per_page), extent.pblk, 0);
 		}
 	}
 	return 0;
+}
+
+/*
+ * Between the two nothing keeps the map as it is: a range that is being zeroed is made unwritten
+ * before its folios are dropped (falloc.c), perhaps just then.
+ */
+static int place_and_plan(struct ext4_inode *inode, struct run run, struct transfers *t)
+{
+	int err;
+
+	do {
+		err = place_run(inode, run);
+		if (!err)
+			err = plan_writes(inode, run, t);
+	} while (err == -EAGAIN);
+	return err;
 }
 
 /* The blocks being written have their place: nothing is reserved for them any more. */
@@ -349,9 +374,7 @@ static int file_write_folios(struct mapping *mapping, struct folio **folios, uns
 
 	err = transfers_init(&t, ext4_vol(inode), run.blocks, true);
 	if (!err)
-		err = place_run(inode, run);
-	if (!err)
-		err = plan_writes(inode, run, &t);
+		err = place_and_plan(inode, run, &t);
 	if (!err)
 		give_back(inode, folios, nr);
 	for (unsigned int i = 0; i < nr; i++)

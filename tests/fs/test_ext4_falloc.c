@@ -6,7 +6,9 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <string.h>
+#include <unistd.h>
 #include "ext4_model.h"
+#include "rcu.h"
 
 TestSuite(ext4_falloc, .timeout = 60);
 
@@ -111,6 +113,50 @@ Test(ext4_falloc, zeroes_keeping_blocks)
 	model_fallocate(&m, ZERO | KEEP, 70 << 10, 20 << 10);
 	cr_assert_eq(m.size, 80 << 10);
 	cr_assert_eq(kib_held(), 90);
+	end();
+}
+
+static void *fsync_until(void *stop)
+{
+	intptr_t err = 0;
+
+	rcu_register_thread();
+	while (!err && !__atomic_load_n((bool *)stop, __ATOMIC_RELAXED))
+		err = filemap_write_and_wait(&m.node->mapping);
+	rcu_unregister_thread();
+	return (void *)err;
+}
+
+/* Data that is written back while its place becomes unwritten is no error. */
+Test(ext4_falloc, zeroes_under_writeback)
+{
+	static char data[256 << 10];
+	bool stop = false;
+	struct vnode *other;
+	pthread_t thread;
+	void *err;
+
+	begin("-b 1024");
+	other = fixture_create(&f, "other", 0600);
+	/* One extent for each block, so that a run takes its time. */
+	for (size_t pos = 0; pos < sizeof(data); pos += 1024) {
+		cr_assert_eq(ext4_write(m.node, pos, data, 1024, false, false), 1024);
+		cr_assert(!filemap_write_and_wait(&m.node->mapping));
+		cr_assert_eq(ext4_write(other, pos, data, 1024, false, false), 1024);
+		cr_assert(!filemap_write_and_wait(&other->mapping));
+	}
+	fixture_put(&f, other);
+	cr_assert(!pthread_create(&thread, NULL, fsync_until, &stop));
+	for (int i = 0; i < 600; i++) {
+		cr_assert_eq(ext4_write(m.node, 0, data, sizeof(data), false, false),
+			     (ssize_t)sizeof(data));
+		usleep(i % 400);
+		cr_assert(!ext4_fallocate(m.node, ZERO, 0, sizeof(data)));
+	}
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	cr_assert(!pthread_join(thread, &err));
+	cr_expect_eq((intptr_t)err, 0);
+	m.size = sizeof(data);
 	end();
 }
 
