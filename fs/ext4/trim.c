@@ -33,6 +33,8 @@ static int trim_range(struct ext4_volume *vol, uint64_t from, uint64_t last, str
 		from = stop;
 		if (stop - start < trim->minlen)
 			continue;
+		/* The cache may have read them with their neighbours; they are not so any more. */
+		device_forget(vol, start, stop - start);
 		err = image_discard(vol->vol.image, start << shift, (stop - start) << shift);
 		if (err)
 			return err;

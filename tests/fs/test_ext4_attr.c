@@ -314,3 +314,36 @@ Test(ext4_attr, trim_discards_free_blocks_only)
 	fixture_put(&f, node);
 	fixture_finish(&f);
 }
+
+/* What the cache has read of a free block is not what the block holds once it is discarded. */
+Test(ext4_attr, trimmed_blocks_are_not_remembered)
+{
+	static char data[20 << 10];
+	struct vnode *root, *node;
+	uint64_t trimmed;
+	struct fixture f;
+	uint32_t blk;
+
+	fixture_format(&f, 16 * MIB, "-t ext2 -b 1024");
+	cr_assert_eq(fixture_open(&f), 0);
+	memset(data, 0x77, sizeof(data));
+	fixture_write(&f, "a", data, sizeof(data));
+	node = fixture_find(&f, "a");
+	cr_assert_eq(ext4_fsync(node, false), 0);
+	blk = EXT4_I(node)->raw.i_block[EXT2_IND_BLOCK];
+	root = f.volume->ops->root(f.volume);
+	cr_assert_eq(ext4_unlink(root, "a"), 0);
+	fixture_put(&f, node);
+	fixture_put(&f, root);
+	ext4_lock(fixture_vol(&f));
+	device_readahead(fixture_vol(&f), blk, 1);
+	ext4_unlock(fixture_vol(&f));
+	cr_assert_eq(f.volume->ops->trim(f.volume, 0, UINT64_MAX, 0, &trimmed), 0);
+	/* The same again: block for block what was there before. */
+	fixture_write(&f, "a", data, sizeof(data));
+	node = fixture_find(&f, "a");
+	cr_assert_eq(ext4_fsync(node, false), 0);
+	cr_assert_eq(EXT4_I(node)->raw.i_block[EXT2_IND_BLOCK], blk);
+	fixture_put(&f, node);
+	fixture_finish(&f);
+}
