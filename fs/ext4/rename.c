@@ -64,15 +64,28 @@ static int parent_of(struct ext4_inode *dir, struct ext4_inode **out)
 	return ext4_iget(ext4_vol(dir), ino, out);
 }
 
+/* A way up that meets more directories than there are inodes goes round in a circle. */
+static int tell_circle(struct ext4_inode *dir)
+{
+	struct ext4_volume *vol = ext4_vol(dir);
+	int err;
+
+	ext4_lock(vol);
+	err = ext4_corrupt(vol, dir->vn.ino, -EUCLEAN, "directory that does not lead to the root");
+	ext4_unlock(vol);
+	return err;
+}
+
 /* -EINVAL when @inode is @dir or above it. Under rename_lock. */
 static int check_not_above(struct ext4_inode *inode, struct ext4_inode *dir)
 {
+	uint32_t left = ext4_vol(dir)->fs->super->s_inodes_count;
 	struct ext4_inode *up;
 	int err = 0;
 
 	ext4_igrab(dir);
-	while (!err && dir != inode && dir->vn.ino != EXT2_ROOT_INO) {
-		err = parent_of(dir, &up);
+	while (dir != inode && dir->vn.ino != EXT2_ROOT_INO) {
+		err = left-- ? parent_of(dir, &up) : tell_circle(dir);
 		ext4_iput(dir, 1);
 		if (err)
 			return err;

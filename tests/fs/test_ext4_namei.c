@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
+#include "ext4/dir.h"
 #include "ext4_fixture.h"
 #include "rcu.h"
 
@@ -700,4 +701,25 @@ Test(ext4_namei, many_at_once)
 			fixture_put(&f, crowd[i].dirs[j]);
 	}
 	finish(&f);
+}
+
+/* Damage: a directory that says it is its own parent. */
+Test(ext4_namei, rename_below_a_circle_ends)
+{
+	struct vnode *circle;
+	struct fixture f;
+
+	start(&f, "");
+	make(&f, "circle", S_IFDIR | 0755);
+	make(&f, "moved", S_IFDIR | 0755);
+	circle = fixture_find(&f, "circle");
+	cr_assert_eq(dir_load(EXT4_I(circle)), 0);
+	cr_assert_eq(ext4_begin(fixture_vol(&f)), 0);
+	cr_assert_eq(dir_set_parent(EXT4_I(circle), circle->ino), 0);
+	ext4_end(fixture_vol(&f));
+	cr_expect_eq(ext4_rename(root, "moved", circle, "x", 0, &fixture_root), -EUCLEAN);
+	fixture_put(&f, circle);
+	fixture_put(&f, root);
+	fixture_close(&f);
+	fixture_drop(&f);
 }
