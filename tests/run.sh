@@ -49,17 +49,18 @@ note() {
 
 # setup DIR [meson options], build DIR [targets]: a failure shows the log and counts as a failed test
 setup() {
-	[ -f "$1/build.ninja" ] || meson setup "$@" >"$1.log" 2>&1 || broken "$1"
+	mkdir -p "$1"
+	[ -f "$1/build.ninja" ] || meson setup "$@" >"$1/build.log" 2>&1 || broken "$1"
 }
 
 build() {
 	local dir=$1
 	shift
-	ninja -C "$dir" "$@" >"$dir.log" 2>&1 || broken "$dir"
+	ninja -C "$dir" "$@" >"$dir/build.log" 2>&1 || broken "$dir"
 }
 
 broken() {
-	tail -60 "$1.log" | sed 's/^/    | /'
+	tail -60 "$1/build.log" | sed 's/^/    | /'
 	note 0 1 "build $1"
 	return 1
 }
