@@ -58,6 +58,9 @@ struct ext4_volume {
 	pthread_mutex_t icache_lock;
 	struct ext4_inode **icache;	/* hash table by number */
 	unsigned int icache_bits, icache_count;
+	unsigned int deleting;		/* unlinked inodes being deleted now; icache lock */
+	uint64_t deleted;		/* so far; icache lock */
+	pthread_cond_t deletion;	/* one of the two has changed */
 
 	bool has_device;		/* device is initialised */
 	struct ext4_inode *root;	/* referenced while the volume is open */
@@ -207,6 +210,12 @@ void ext4_igrab(struct ext4_inode *inode);
  * others.
  */
 void ext4_iput(struct ext4_inode *inode, uint64_t nr);
+/*
+ * There is no space, but unlinked files may be about to give some back: true to try again, which
+ * helps in the end or not; so not more often than this.
+ */
+#define DELETED_TRIES 8
+bool inode_wait_deleted(struct ext4_volume *vol);
 /* ->pin and ->unpin of ext4_file_mapping_ops; mapping->owner is the struct ext4_inode. */
 bool ext4_mapping_pin(struct mapping *mapping);
 void ext4_mapping_unpin(struct mapping *mapping);

@@ -46,19 +46,25 @@ static int allocate(struct ext4_inode *inode, loff_t start, loff_t end)
 {
 	struct ext4_volume *vol = ext4_vol(inode);
 	uint32_t first = start >> inode->vn.mapping.block_shift;
-	int err = -ENOSPC;
+	int tries, err;
 
-	/* Once more when all that is delayed has got its blocks: worst cases are then facts. */
-	for (int i = 0; i < 2 && err == -ENOSPC; i++) {
-		if (i)
-			cache_sync(vol->vol.cache, MAPPING_FILE);
+	/*
+	 * Once more when all that is delayed has got its blocks: worst cases are then facts. And
+	 * when unlinked files have given theirs back.
+	 */
+	for (tries = 0;; tries++) {
 		err = ext4_begin(vol);
 		if (err)
 			return err;
 		err = map_alloc(inode, first, block_up(inode, end) - first, true);
 		ext4_end(vol);
+		if (err != -ENOSPC || tries == DELETED_TRIES)
+			return err;
+		if (!tries)
+			cache_sync(vol->vol.cache, MAPPING_FILE);
+		else if (!inode_wait_deleted(vol))
+			return err;
 	}
-	return err;
 }
 
 /* Ends an operation: size, unless it is kept, and times. */

@@ -5,7 +5,8 @@
  * A write goes into the page cache under the inode lock and then changes the inode (size, times,
  * mode) in one change of metadata. Space was promised block by block on the way (delalloc.c). When
  * there was none, dirty data is written back, which turns worst cases into facts, and the rest
- * is tried again, as long as that helps; only then is it ENOSPC.
+ * is tried again, as long as that helps, or unlinked files give theirs back; only then is it
+ * ENOSPC.
  *
  * What lies behind a file's size in its last block need not be zeros on the image. Whoever
  * makes the size grow calls file_zero_tail() first.
@@ -134,16 +135,24 @@ static void kill_suid(struct ext4_inode *inode)
 static ssize_t write_data(struct ext4_inode *inode, loff_t pos, const char *buf, size_t len)
 {
 	struct mapping *mapping = &inode->vn.mapping;
+	unsigned int tries = 0;
 	bool flushed = false;
 	size_t done = 0;
 
 	for (;;) {
 		ssize_t n = filemap_write(mapping, pos + done, buf + done, len - done);
 
-		if (n > 0)
+		if (n > 0) {
 			done += n;
-		if (done == len || (n <= 0 && (flushed || n != -ENOSPC)))
+			tries = 0;
+		}
+		if (done == len || (n <= 0 && n != -ENOSPC))
 			return done ? (ssize_t)done : n;
+		if (n <= 0 && flushed) {
+			if (tries++ == DELETED_TRIES || !inode_wait_deleted(ext4_vol(inode)))
+				return done ? (ssize_t)done : n;
+			continue;
+		}
 		cache_sync(mapping->cache, MAPPING_FILE);
 		flushed = true;
 	}

@@ -18,12 +18,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include "ext4.h"
 #include "log.h"
 
 #define HASH_BITS_MIN 10
 #define HASH_BITS_MAX 24
+#define FORGET_WAIT_NS 50000000	/* longest way of a forget to us */
 
 static unsigned int hash(uint32_t ino, unsigned int bits)
 {
@@ -284,11 +286,31 @@ static int delete_on_image(struct ext4_volume *vol, struct ext4_inode *inode)
 	return err;
 }
 
+static void deletion_begins(struct ext4_volume *vol)
+{
+	pthread_mutex_lock(&vol->icache_lock);
+	vol->deleting++;
+	pthread_cond_broadcast(&vol->deletion);
+	pthread_mutex_unlock(&vol->icache_lock);
+}
+
+/* The inode leaves the table, too. */
+static void deletion_ends(struct ext4_volume *vol, struct ext4_inode *inode)
+{
+	pthread_mutex_lock(&vol->icache_lock);
+	icache_remove(vol, inode);
+	vol->deleting--;
+	vol->deleted++;
+	pthread_cond_broadcast(&vol->deletion);
+	pthread_mutex_unlock(&vol->icache_lock);
+}
+
 /* The last reference of an unlinked inode is gone; it is dying. */
 static void inode_delete(struct ext4_volume *vol, struct ext4_inode *inode)
 {
 	int err;
 
+	deletion_begins(vol);
 	/* Before the blocks are given back: nothing may be written to them any more. */
 	if (inode->has_mapping) {
 		filemap_invalidate_lock(&inode->vn.mapping);
@@ -299,22 +321,65 @@ static void inode_delete(struct ext4_volume *vol, struct ext4_inode *inode)
 	err = ext4_begin(vol);
 	if (!err) {
 		err = delete_on_image(vol, inode);
-		pthread_mutex_lock(&vol->icache_lock);
-		icache_remove(vol, inode);
-		pthread_mutex_unlock(&vol->icache_lock);
+		deletion_ends(vol, inode);
 		if (!err)
 			ialloc_free(inode);
 		orphan_forget(inode);
 		ext4_end(vol);
 	} else {
 		ext4_lock(vol);
-		pthread_mutex_lock(&vol->icache_lock);
-		icache_remove(vol, inode);
-		pthread_mutex_unlock(&vol->icache_lock);
+		deletion_ends(vol, inode);
 		orphan_forget(inode);
 		ext4_unlock(vol);
 	}
 	inode_free(inode);
+}
+
+static bool has_unlinked(struct ext4_volume *vol)
+{
+	bool has;
+
+	ext4_lock(vol);
+	has = vol->orphans;
+	ext4_unlock(vol);
+	return has;
+}
+
+/**
+ * inode_wait_deleted - wait for space of unlinked files
+ * @vol: volume
+ *
+ * The kernel forgets a file after its unlink was answered, and other requests may overtake that:
+ * who removes a file and writes another at once finds the space still taken.
+ *
+ * Context: no lock but inode locks of files that have names. Sleeps as long as files are being
+ * deleted, or for the moment in which the next forget would come.
+ * Return: whether a file was deleted meanwhile.
+ */
+bool inode_wait_deleted(struct ext4_volume *vol)
+{
+	struct timespec until;
+	uint64_t before;
+	bool some;
+	int err = 0;
+
+	if (!has_unlinked(vol))
+		return false;
+	if (image_about_to_wait)
+		image_about_to_wait();
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += (until.tv_nsec + FORGET_WAIT_NS) / 1000000000;
+	until.tv_nsec = (until.tv_nsec + FORGET_WAIT_NS) % 1000000000;
+	pthread_mutex_lock(&vol->icache_lock);
+	before = vol->deleted;
+	while (!vol->deleting && vol->deleted == before && err != ETIMEDOUT)
+		err = pthread_cond_clockwait(&vol->deletion, &vol->icache_lock, CLOCK_MONOTONIC,
+					     &until);
+	while (vol->deleting && vol->deleted == before)
+		pthread_cond_wait(&vol->deletion, &vol->icache_lock);
+	some = vol->deleted != before;
+	pthread_mutex_unlock(&vol->icache_lock);
+	return some;
 }
 
 static bool has_dirty_data(struct ext4_inode *inode)

@@ -358,16 +358,11 @@ static int may_create(struct ext4_inode *dir, const struct creation *c)
 	return may_add(dir);
 }
 
-static int create(struct vnode *node, const struct creation *c, struct vnode **out)
+static int try_create(struct ext4_inode *dir, const struct creation *c, struct vnode **out)
 {
-	struct ext4_inode *dir = EXT4_I(node), *inode = NULL;
+	struct ext4_inode *inode = NULL;
 	int err;
 
-	if (!S_ISDIR(vnode_mode(node)))
-		return -ENOTDIR;
-	err = check_name(c->name);
-	if (err)
-		return err;
 	pthread_rwlock_wrlock(&dir->lock);
 	err = may_create(dir, c);
 	if (!err)
@@ -381,6 +376,22 @@ static int create(struct vnode *node, const struct creation *c, struct vnode **o
 		ext4_iput(inode, 1);
 	if (!err)
 		*out = &inode->vn;
+	return err;
+}
+
+static int create(struct vnode *node, const struct creation *c, struct vnode **out)
+{
+	int tries = 0, err;
+
+	if (!S_ISDIR(vnode_mode(node)))
+		return -ENOTDIR;
+	err = check_name(c->name);
+	if (err)
+		return err;
+	do {
+		err = try_create(EXT4_I(node), c, out);
+	} while (err == -ENOSPC && tries++ < DELETED_TRIES &&
+		 inode_wait_deleted(EXT4_VOL(node->volume)));
 	return err;
 }
 

@@ -191,6 +191,7 @@ static struct ext4_volume *volume_new(struct image *image, struct cache *cache,
 	vol->itable_window = UINT64_MAX;
 	pthread_mutex_init(&vol->lock, NULL);
 	pthread_mutex_init(&vol->icache_lock, NULL);
+	pthread_cond_init(&vol->deletion, NULL);
 	pthread_mutex_init(&vol->commit_lock, NULL);
 	pthread_cond_init(&vol->commit_wake, NULL);
 	return vol;
@@ -210,6 +211,7 @@ static void volume_free(struct ext4_volume *vol)
 	}
 	pthread_cond_destroy(&vol->commit_wake);
 	pthread_mutex_destroy(&vol->commit_lock);
+	pthread_cond_destroy(&vol->deletion);
 	pthread_mutex_destroy(&vol->icache_lock);
 	pthread_mutex_destroy(&vol->lock);
 	free(vol->icache);

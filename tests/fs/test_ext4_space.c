@@ -10,7 +10,9 @@
 #include <linux/falloc.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "ext4_model.h"
+#include "rcu.h"
 
 TestSuite(ext4_space, .timeout = 60);
 
@@ -332,5 +334,85 @@ Test(ext4_space, holes_on_a_full_image)
 	cr_assert_lt(refused, 10);
 	model_remount(&m);
 	model_finish(&m);
+	fixture_finish(&f);
+}
+
+static void *forget_late(void *node)
+{
+	rcu_register_thread();
+	usleep(10000);
+	ext4_iput(EXT4_I(node), 1);
+	rcu_unregister_thread();
+	return NULL;
+}
+
+/* The kernel forgets a removed file a little after it was told that it is removed. */
+Test(ext4_space, a_write_waits_for_what_was_removed)
+{
+	static char data[1 << 20];
+	struct vnode *big, *next;
+	pthread_t thread;
+	struct fixture f;
+	loff_t size = 0;
+	ssize_t done;
+
+	begin(&f, &kinds[1]);
+	big = fixture_create(&f, "big", 0600);
+	next = fixture_create(&f, "next", 0600);
+	while ((done = ext4_write(big, size, data, sizeof(data), false, false)) > 0)
+		size += done;
+	cr_assert_eq(done, -ENOSPC);
+	unlink_name(&f, "big");
+	cr_assert(!pthread_create(&thread, NULL, forget_late, big));
+	cr_expect_eq(ext4_write(next, 0, data, sizeof(data), false, false), (ssize_t)sizeof(data));
+	cr_assert(!pthread_join(thread, NULL));
+	fixture_put(&f, next);
+	fixture_finish(&f);
+}
+
+/* A file that stays open gives nothing: no longer than a moment is waited for it. */
+Test(ext4_space, a_removed_file_in_use_does_not_hold_writers_up, .timeout = 10)
+{
+	static char data[1 << 20];
+	struct vnode *big;
+	struct fixture f;
+	loff_t size = 0;
+	ssize_t done;
+
+	begin(&f, &kinds[1]);
+	big = fixture_create(&f, "big", 0600);
+	unlink_name(&f, "big");
+	while ((done = ext4_write(big, size, data, sizeof(data), false, false)) > 0)
+		size += done;
+	cr_expect_eq(done, -ENOSPC);
+	fixture_put(&f, big);
+	fixture_finish(&f);
+}
+
+Test(ext4_space, a_creation_waits_for_what_was_removed)
+{
+	struct vnode *root, *node = NULL;
+	pthread_t thread;
+	struct fixture f;
+	char name[20];
+	int err = 0;
+
+	fixture_format(&f, 8 << 20, "-N 64");
+	cr_assert(!fixture_open(&f));
+	root = fixture_find(&f, "");
+	for (int i = 0; !err; i++) {
+		snprintf(name, sizeof(name), "n%d", i);
+		err = ext4_mknod(root, name, S_IFREG | 0600, 0, &fixture_root, &node);
+		if (!err)
+			fixture_put(&f, node);
+	}
+	cr_assert_eq(err, -ENOSPC);
+	node = fixture_find(&f, "n0");
+	unlink_name(&f, "n0");
+	cr_assert(!pthread_create(&thread, NULL, forget_late, node));
+	cr_expect_eq(ext4_mknod(root, "new", S_IFREG | 0600, 0, &fixture_root, &node), 0);
+	cr_assert(!pthread_join(thread, NULL));
+	fixture_put(&f, node);
+	fixture_put(&f, root);
 	fixture_finish(&f);
 }
