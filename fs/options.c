@@ -155,7 +155,7 @@ static bool parse_size(const char *text, uint64_t *size)
 	if (!parse_number(text, &number, &end))
 		return false;
 	if (*end) {
-		unit = strchr(units, *end & ~('a' ^ 'A'));
+		unit = *end == ' ' ? NULL : strchr(units, *end & ~('a' ^ 'A'));
 		if (!unit || end[1])
 			return false;
 		shift = 10 * (unit - units + 1);

@@ -150,6 +150,16 @@ ParameterizedTest(struct refusal *c, options, refusal)
 	cr_expect_eq(strchr(text, '\n'), text + len - 1, "not one line: '%s'", text);
 }
 
+Test(options, a_space_is_no_unit)
+{
+	char *argv[] = {"foliofs", "-o", "offset=1 ", "img", "mnt"};
+	struct options options;
+
+	cr_redirect_stderr();
+	cr_expect_lt(options_parse(&options, 5, argv), 0);
+	options_finish(&options);
+}
+
 struct fuse_case {
 	char list[64], expected[64];
 };
