@@ -187,7 +187,7 @@ static struct ext4_volume *volume_new(struct image *image, struct cache *cache,
 	vol->vol.image = image;
 	vol->vol.cache = cache;
 	vol->vol.options = options;
-	vol->vol.posix_acl = true;
+	vol->vol.posix_acl = options->acl;
 	vol->itable_window = UINT64_MAX;
 	pthread_mutex_init(&vol->lock, NULL);
 	pthread_mutex_init(&vol->icache_lock, NULL);

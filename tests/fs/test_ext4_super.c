@@ -362,3 +362,17 @@ Test(ext4_super, dirty_journal_behind_offset_is_refused)
 	cr_expect(needs_recovery(&f));
 	fixture_drop(&f);
 }
+
+Test(ext4_super, acls_are_honoured_unless_told_otherwise)
+{
+	struct fixture f;
+
+	fixture_format(&f, 8 << 20, "");
+	for (int acl = 0; acl < 2; acl++) {
+		f.options.acl = acl;
+		cr_assert_eq(fixture_open(&f), 0);
+		cr_expect_eq(f.volume->posix_acl, acl);
+		cr_assert_eq(fixture_close(&f), 0);
+	}
+	fixture_drop(&f);
+}
