@@ -110,6 +110,17 @@ static uint32_t find_in_group(ext2_filsys fs, dgrp_t group)
 	return ino;
 }
 
+/* Damage: the bitmap calls an inode free that is in use. It is not, from here on. */
+static bool is_in_use(struct ext4_volume *vol, uint32_t ino, dgrp_t group)
+{
+	if (!icache_peek(vol, ino))
+		return false;
+	ext4_corrupt(vol, ino, -EUCLEAN, "in use, but marked free");
+	ext2fs_mark_inode_bitmap2(vol->fs->inode_map, ino);
+	commit_mark_group(vol, group);
+	return true;
+}
+
 static int allocate_number(struct ext4_inode *dir, bool isdir, uint32_t *ino)
 {
 	struct ext4_volume *vol = ext4_vol(dir);
@@ -122,6 +133,8 @@ static int allocate_number(struct ext4_inode *dir, bool isdir, uint32_t *ino)
 		if (group == fs->group_desc_count)
 			return -ENOSPC;
 		*ino = find_in_group(fs, group);
+		if (*ino && is_in_use(vol, *ino, group))
+			continue;
 		if (*ino)
 			break;
 		ext4_corrupt(vol, 0, -EUCLEAN, "group %u: free inodes counted, none in its bitmap",

@@ -442,3 +442,26 @@ Test(ext4_inode, damage_stops_all_changes_when_asked)
 	fixture_close(&f);
 	fixture_drop(&f);
 }
+
+/* A bitmap that calls an open file's inode free does not cost the file. */
+Test(ext4_inode, what_is_in_use_is_not_allocated)
+{
+	struct vnode *node, *other;
+	struct fixture f;
+	struct stat st;
+
+	fixture_format(&f, 8 * MIB, "-t ext2");
+	cr_assert_eq(fixture_open(&f), 0);
+	node = fixture_create(&f, "file", S_IFREG | 0640);
+	ext4_lock(fixture_vol(&f));
+	ext2fs_unmark_inode_bitmap2(fixture_vol(&f)->fs->inode_map, node->ino);
+	ext4_unlock(fixture_vol(&f));
+	other = fixture_create(&f, "other", S_IFREG | 0600);
+	cr_expect_neq(other->ino, node->ino);
+	cr_expect_eq(f.volume->ops->getattr(node, &st), 0);
+	cr_expect_eq(st.st_mode, S_IFREG | 0640);
+	fixture_put(&f, other);
+	fixture_put(&f, node);
+	cr_assert_eq(fixture_close(&f), 0);
+	fixture_drop(&f);
+}
