@@ -529,7 +529,7 @@ void *xas_store(struct xa_state *xas, void *entry)
 static unsigned int nodes_for_range(struct xa_state *xas, unsigned long first, unsigned long last)
 {
 	unsigned int have = head_level(xa_head_locked(xas->xa));
-	unsigned int want = wanted_level(xas, false);
+	unsigned int want = wanted_level(xas, first == last);
 	unsigned int top = want > have ? want : have;
 	unsigned int n = (top - have) / XA_CHUNK_SHIFT;
 
@@ -559,7 +559,8 @@ void xas_create_range(struct xa_state *xas)
 	xas->xa_sibs = 0;
 	do {
 		xas_set(xas, index);
-		create_slot(xas, false);
+		/* Index 0 alone lives in the head. */
+		create_slot(xas, first == last);
 		index = (index | XA_CHUNK_MASK) + 1;
 	} while (index && index <= last);
 	xas_set(xas, first);

@@ -109,6 +109,18 @@ Test(cursor, nomem_allocates_what_the_store_lacks)
 	cr_assert_eq(xa_load(&xa, ULONG_MAX), value(1));
 }
 
+Test(cursor, create_range_of_index_zero_alone_needs_no_node)
+{
+	XA_STATE(xas, &xa, 0);
+
+	xas_lock(&xas);
+	xas_create_range(&xas);
+	xas_store(&xas, value(1));
+	xas_unlock(&xas);
+	cr_assert_eq(xas_error(&xas), 0);
+	cr_assert_eq(xa.xa_head, value(1));
+}
+
 Test(cursor, destroy_frees_what_nobody_used)
 {
 	XA_STATE(xas, &xa, 1);
