@@ -93,12 +93,13 @@ static bool visible(const struct cell *cell, xa_mark_t filter)
 struct cell *model_find(struct model *model, unsigned long index, unsigned long max,
 			xa_mark_t filter)
 {
-	for (unsigned long i = 0; i < MODEL_WINDOWS * MODEL_CELLS; i++) {
-		unsigned long at = model_index(i);
-		struct cell *cell = model_cell(model, at);
+	for (unsigned int w = 0; w < MODEL_WINDOWS; w++) {
+		unsigned long i = index > bases[w] ? index - bases[w] : 0;
 
-		if (at >= index && at <= max && visible(cell, filter))
-			return cell;
+		for (; i < MODEL_CELLS && bases[w] + i <= max; i++) {
+			if (visible(&model->cells[w][i], filter))
+				return &model->cells[w][i];
+		}
 	}
 	return NULL;
 }
