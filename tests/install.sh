@@ -21,6 +21,7 @@ program=$(have bin/foliofs)
 "$program" -V | grep -q '^foliofs [0-9]'
 manual=$(have 'man8/foliofs.8')
 grep -q '^\.SH OPTIONS' "$manual"
+xarray_manual=$(have man3/xarray.3)
 for header in xatree/xarray.h xatree/rcu.h folio/cache.h folio/mapping.h folio/folio.h; do
 	have "include/$header"
 done
@@ -33,22 +34,8 @@ flags() {
 	pkg-config --define-variable=prefix="$prefix" --cflags --libs --static "$1"
 }
 
-cat >"$work/tree.c" <<'END'
-#include <stdio.h>
-#include <xarray.h>
-
-int main(void)
-{
-	DEFINE_XARRAY(xa);
-
-	rcu_register_thread();
-	xa_store(&xa, 1UL << 40, xa_mk_value(42), GFP_KERNEL);
-	printf("%lu\n", xa_to_value(xa_load(&xa, 1UL << 40)));
-	xa_destroy(&xa);
-	rcu_unregister_thread();
-	return 0;
-}
-END
+# The example of the manual page, with groff's backslashes undone.
+sed -n '/^\.EX/,/^\.EE/{//d;s/\\e/\\/g;p}' "$xarray_manual" >"$work/tree.c"
 
 cat >"$work/cache.c" <<'END'
 #include <stdio.h>
@@ -78,5 +65,5 @@ use() {
 	echo "a program built against $2 works"
 }
 
-use tree xatree 42
+use tree xatree 204
 use cache folio 4
