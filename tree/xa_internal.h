@@ -116,5 +116,6 @@ unsigned int xas_reserved(const struct xa_state *xas);
 bool xas_reserve(struct xa_state *xas, unsigned int n, gfp_t gfp);
 struct xa_node *xas_make_node(struct xa_state *xas, unsigned int shift);
 void xa_free_tree(struct xa_state *xas, struct xa_node *top);
+void xa_shrink(struct xa_state *xas);
 
 #endif /* FOLIO_TREE_XA_INTERNAL_H */

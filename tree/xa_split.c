@@ -143,5 +143,8 @@ void xas_split(struct xa_state *xas, void *entry, unsigned int order)
 		node->nr_values += values;
 		xas_update(xas, node);
 	}
+	/* An entry that filled slot 0 of the top node is a node now, which can be the top itself. */
+	if (xas->xa_shift < node->shift && !xa_parent_locked(xas->xa, node))
+		xa_shrink(xas);
 	xas_reset(xas);
 }

@@ -241,7 +241,7 @@ void xa_free_tree(struct xa_state *xas, struct xa_node *top)
 }
 
 /* Takes top nodes away that have nothing but slot 0. The cursor is then in bounds. */
-static void shrink(struct xa_state *xas)
+void xa_shrink(struct xa_state *xas)
 {
 	struct xarray *xa = xas->xa;
 
@@ -294,7 +294,7 @@ static void delete_empty(struct xa_state *xas)
 		node = parent;
 	}
 	if (!xa_parent_locked(xa, node))
-		shrink(xas);
+		xa_shrink(xas);
 }
 
 /*

@@ -441,6 +441,16 @@ Test(split, from_each_order_into_each_smaller_one)
 	}
 }
 
+Test(split, a_top_node_with_nothing_but_what_was_split_goes)
+{
+	store_order(0, XA_CHUNK_SHIFT, value(1));
+	cr_assert_eq(xa_to_node(xa.xa_head)->shift, XA_CHUNK_SHIFT);
+	split(0, XA_CHUNK_SHIFT, 0);
+	cr_assert_eq(xa_to_node(xa.xa_head)->shift, 0);
+	cr_assert_eq(xa_load(&xa, XA_CHUNK_MASK), value(2));
+	cr_assert_null(xa_load(&xa, XA_CHUNK_SIZE));
+}
+
 Test(split, two_levels_down_is_refused)
 {
 	XA_STATE(xas, &xa, 0);
@@ -558,7 +568,8 @@ Test(update, sees_the_nodes_of_a_split)
 	xas_lock(&xas);
 	xas_split(&xas, value(1), XA_CHUNK_SHIFT);
 	xas_unlock(&xas);
-	cr_assert_eq(updates, 2);
+	/* The new node; the old one; and that the old one goes, as the new one is the top now. */
+	cr_assert_eq(updates, 3);
 	cr_assert_not(list_empty(&values_only));
 	for (unsigned long i = 0; i < XA_CHUNK_SIZE; i++)
 		store_tracked(i, 0, NULL);
