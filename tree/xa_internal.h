@@ -90,26 +90,45 @@ static inline void xas_update(const struct xa_state *xas, struct xa_node *node)
 void *xa_follow_sibling(const struct xarray *xa, const struct xa_node *node, unsigned char *offset,
 			void *sibling);
 
-/*
- * Goes to the cursor's slot in @node, whose shift is known: each node's is its parent's less one
- * level, so a walk need not wait for the node's first line to find the slot. Return: the entry, of
- * the first slot when it has siblings.
- */
-static inline void *xas_descend_at(struct xa_state *xas, struct xa_node *node, unsigned int shift)
+/* Goes to the cursor's slot in @node. Return: the entry, of the first slot when it has siblings. */
+static inline void *xas_descend(struct xa_state *xas, struct xa_node *node)
 {
 	void *entry;
 
 	xas->xa_node = node;
-	xas->xa_offset = (xas->xa_index >> shift) & XA_CHUNK_MASK;
+	xas->xa_offset = get_offset(xas->xa_index, node);
 	entry = xa_entry(xas->xa, node, xas->xa_offset);
 	if (xa_is_sibling(entry))
 		return xa_follow_sibling(xas->xa, node, &xas->xa_offset, entry);
 	return entry;
 }
 
-static inline void *xas_descend(struct xa_state *xas, struct xa_node *node)
+/*
+ * Goes down from @entry, which is in a slot of level *@level, as long as there are nodes and the
+ * level is above the cursor's. The shift of a node is its slot's level less one, so the walk need
+ * not wait for a node's first line to find the slot in it. The cursor is written once, at the end.
+ */
+static inline void *xas_walk_down(struct xa_state *xas, void *entry, unsigned int *level)
 {
-	return xas_descend_at(xas, node, node->shift);
+	const unsigned long index = xas->xa_index;
+	const unsigned int lowest = xas->xa_shift;
+	struct xa_node *node = NULL;
+	unsigned int at = *level, offset = 0;
+
+	while (at > lowest && xa_is_node(entry)) {
+		at -= XA_CHUNK_SHIFT;
+		node = xa_to_node(entry);
+		offset = (index >> at) & XA_CHUNK_MASK;
+		entry = xa_entry(xas->xa, node, offset);
+	}
+	if (!node)
+		return entry;
+	*level = at;
+	xas->xa_node = node;
+	xas->xa_offset = offset;
+	if (xa_is_sibling(entry))
+		return xa_follow_sibling(xas->xa, node, &xas->xa_offset, entry);
+	return entry;
 }
 
 unsigned int xas_reserved(const struct xa_state *xas);

@@ -63,16 +63,12 @@ void *xa_follow_sibling(const struct xarray *xa, const struct xa_node *node, uns
 void *xas_load(struct xa_state *xas)
 {
 	void *entry = xas_start(xas);
-	int shift;
+	unsigned int level;
 
 	if (!xa_is_node(entry))
 		return entry;
-	shift = xa_to_node(entry)->shift;
-	while (xa_is_node(entry) && xas->xa_shift <= shift) {
-		entry = xas_descend_at(xas, xa_to_node(entry), shift);
-		shift -= XA_CHUNK_SHIFT;
-	}
-	return entry;
+	level = xa_to_node(entry)->shift + XA_CHUNK_SHIFT;
+	return xas_walk_down(xas, entry, &level);
 }
 
 /* To the slot after the node. Return: false at the end of the tree, in bounds then. */

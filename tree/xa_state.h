@@ -378,13 +378,16 @@ static inline void *xas_next_entry(struct xa_state *xas, unsigned long max)
 	if (xas_not_node(node) || node->shift || xas->xa_offset != (xas->xa_index & XA_CHUNK_MASK))
 		return xas_find(xas, max);
 	do {
-		if (xas->xa_index >= max || xas->xa_offset == XA_CHUNK_MASK)
+		unsigned long index = xas->xa_index;
+		unsigned int offset = (index & XA_CHUNK_MASK) + 1;
+
+		if (index >= max || offset == XA_CHUNK_SIZE)
 			return xas_find(xas, max);
-		entry = xa_entry(xas->xa, node, xas->xa_offset + 1);
+		entry = xa_entry(xas->xa, node, offset);
 		if (xa_is_internal(entry))
 			return xas_find(xas, max);
-		xas->xa_offset++;
-		xas->xa_index++;
+		xas->xa_offset = offset;
+		xas->xa_index = index + 1;
 	} while (!entry);
 	return entry;
 }

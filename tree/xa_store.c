@@ -362,23 +362,27 @@ static void grow_one(struct xa_state *xas, unsigned int level)
 	xas_update(xas, node);
 }
 
-/* Makes the tree high enough for the cursor. Return: the head's level, or -1 with an error set. */
-static int grow(struct xa_state *xas, bool allow_root)
+/*
+ * Makes the tree high enough for the cursor. Without a tree, says how high it will be.
+ * @level: out: the head's level
+ *
+ * Return: false with an error set.
+ */
+static bool grow(struct xa_state *xas, bool allow_root, unsigned int *level)
 {
 	void *head = xa_head_locked(xas->xa);
 	unsigned int have = head_level(head);
 	unsigned int want = wanted_level(xas, allow_root);
 
 	xas->xa_node = NULL;
-	if (!head)
-		return want;
-	if (want <= have)
-		return have;
+	*level = head && have > want ? have : want;
+	if (!head || want <= have)
+		return true;
 	if (!xas_reserve(xas, nodes_to_grow(xas, have, want), GFP_NOWAIT))
-		return -1;
+		return false;
 	for (; have < want; have += XA_CHUNK_SHIFT)
 		grow_one(xas, have);
-	return want;
+	return true;
 }
 
 /* Links a new node into the cursor's slot, which is NULL. */
@@ -405,7 +409,7 @@ static struct xa_node *add_node(struct xa_state *xas, unsigned int shift)
  */
 static void *create_slot(struct xa_state *xas, bool allow_root)
 {
-	int level;
+	unsigned int level;
 	void *entry;
 
 	if (xas_error(xas))
@@ -414,25 +418,21 @@ static void *create_slot(struct xa_state *xas, bool allow_root)
 		entry = xas_descend(xas, xas->xa_node);
 		level = xas->xa_node->shift;
 	} else {
-		level = grow(xas, allow_root);
-		if (level < 0)
+		if (!grow(xas, allow_root, &level))
 			return NULL;
 		entry = xa_head_locked(xas->xa);
 	}
 
+	entry = xas_walk_down(xas, entry, &level);
+	if (entry || level <= xas->xa_shift)
+		return entry;
+	if (!xas_reserve(xas, (level - xas->xa_shift) / XA_CHUNK_SHIFT, GFP_NOWAIT))
+		return NULL;
 	while (level > xas->xa_shift) {
-		struct xa_node *node;
-
-		if (!entry &&
-		    !xas_reserve(xas, (level - xas->xa_shift) / XA_CHUNK_SHIFT, GFP_NOWAIT))
-			return NULL;
-		if (entry && !xa_is_node(entry))
-			break;
 		level -= XA_CHUNK_SHIFT;
-		node = entry ? xa_to_node(entry) : add_node(xas, level);
-		entry = xas_descend_at(xas, node, level);
+		xas_descend(xas, add_node(xas, level));
 	}
-	return entry;
+	return NULL;
 }
 
 /*

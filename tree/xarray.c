@@ -205,6 +205,8 @@ static bool nomem_locked(struct xa_state *xas, gfp_t gfp)
 {
 	bool again;
 
+	if (!xas_error(xas) && !xas->xa_alloc)
+		return false;
 	if (xas_error(xas) != -ENOMEM || !gfpflags_allow_blocking(gfp))
 		return xas_nomem(xas, GFP_NOWAIT);
 	xas_unlock(xas);
