@@ -216,13 +216,15 @@ void do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	      struct fuse_file_info *fi)
 {
 	const struct volume_ops *ops = ops_of(req);
+	unsigned int flags = (kills_priv() ? VWRITE_KILL_PRIV : 0) |
+			     (fi->writepage ? VWRITE_PAGES : 0);
 	ssize_t ret = ops->write ? 0 : -EBADF;
 	size_t done = 0;
 
 	/* The kernel has the size and so the place of an appending write. */
 	while (ops->write && done < size) {
-		ret = ops->write(node_of(req, ino), pos + done, buf + done, size - done, false,
-				 kills_priv());
+		ret = ops->write(node_of(req, ino), pos + done, buf + done, size - done,
+				 flags);
 		if (ret == 0)
 			ret = -EIO;
 		if (ret < 0)

@@ -148,8 +148,8 @@ static int raw_statfs(struct volume *volume, struct statvfs *st)
 	return 0;
 }
 
-static ssize_t raw_write(struct vnode *node, loff_t pos, const void *buf, size_t len, bool append,
-			 bool kill_priv)
+static ssize_t raw_write(struct vnode *node, loff_t pos, const void *buf, size_t len,
+			 unsigned int flags)
 {
 	struct raw_volume *raw = node_raw(node);
 	loff_t size = mapping_size(&node->mapping);
@@ -157,7 +157,7 @@ static ssize_t raw_write(struct vnode *node, loff_t pos, const void *buf, size_t
 
 	if (raw->vol.readonly)
 		return -EROFS;
-	if (append || pos >= size)
+	if ((flags & VWRITE_APPEND) || pos >= size)
 		return len ? -ENOSPC : 0;
 	if ((loff_t)len > size - pos)
 		len = size - pos;

@@ -63,6 +63,13 @@ enum {
 	VATTR_MTIME_NOW = 1 << 8,
 };
 
+/* How write() is meant. */
+enum {
+	VWRITE_APPEND = 1 << 0,	   /* at the end, wherever @pos */
+	VWRITE_KILL_PRIV = 1 << 1, /* clears suid, sgid and security.capability */
+	VWRITE_PAGES = 1 << 2,	   /* pages that the kernel took before: no flag of the file forbids it */
+};
+
 /* For directories: gives one entry; returns false when the reader has no room (the entry is not
  * consumed). @next is the cookie to go on behind this entry. @type is a DT_ value. */
 typedef bool (*dir_emit_t)(void *arg, const char *name, size_t namelen, uint64_t ino,
@@ -110,9 +117,9 @@ struct volume_ops {
 	int (*open)(struct vnode *node, int flags);	/* checks only; NULL: always fine */
 	/* atime policy, after a read or readdir; may be NULL */
 	void (*accessed)(struct vnode *node);
-	/* Writes through the mapping, with times, suid clearing (when @kill_priv) and limits. */
-	ssize_t (*write)(struct vnode *node, loff_t pos, const void *buf, size_t len, bool append,
-			 bool kill_priv);
+	/* Writes through the mapping, with times and limits. @flags: VWRITE_* */
+	ssize_t (*write)(struct vnode *node, loff_t pos, const void *buf, size_t len,
+			 unsigned int flags);
 	int (*fsync)(struct vnode *node, bool datasync);	/* regular files and directories */
 	int (*fallocate)(struct vnode *node, int mode, loff_t pos, loff_t len);
 	loff_t (*seek)(struct vnode *node, loff_t pos, enum seek_whence whence);

@@ -48,7 +48,8 @@ ssize_t ext4_copy_range(struct vnode *in, loff_t in_pos, struct vnode *out, loff
 		if (done <= 0)
 			break;
 		part = done;
-		done = ext4_write(out, out_pos + total, buf, part, false, !total);
+		done = ext4_write(out, out_pos + total, buf, part,
+				  total ? 0 : VWRITE_KILL_PRIV);
 		if (done <= 0)
 			break;
 		total += done;

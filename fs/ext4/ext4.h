@@ -318,8 +318,8 @@ void map_finish(struct ext4_map *map);
  * files (file.c file_io.c falloc.c truncate.c inline.c copy.c)
  */
 extern const struct mapping_ops ext4_file_mapping_ops;
-ssize_t ext4_write(struct vnode *node, loff_t pos, const void *buf, size_t len, bool append,
-		   bool kill_priv);
+ssize_t ext4_write(struct vnode *node, loff_t pos, const void *buf, size_t len,
+		   unsigned int flags);
 /* Sets size; inode lock exclusive. */
 int ext4_truncate(struct ext4_inode *inode, loff_t size);
 /*

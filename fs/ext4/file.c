@@ -159,7 +159,7 @@ static ssize_t write_data(struct ext4_inode *inode, loff_t pos, const char *buf,
 }
 
 static ssize_t write_locked(struct ext4_inode *inode, loff_t pos, const void *buf, size_t len,
-			    bool kill_priv)
+			    unsigned int flags)
 {
 	struct mapping *mapping = &inode->vn.mapping;
 	loff_t max = ext4_max_size(inode);
@@ -168,7 +168,7 @@ static ssize_t write_locked(struct ext4_inode *inode, loff_t pos, const void *bu
 
 	if (inode->bad)
 		return -EUCLEAN;
-	if (inode->raw.i_flags & EXT2_IMMUTABLE_FL)
+	if (inode->raw.i_flags & EXT2_IMMUTABLE_FL && !(flags & VWRITE_PAGES))
 		return -EPERM;
 	if (pos >= max)
 		return -EFBIG;
@@ -182,7 +182,7 @@ static ssize_t write_locked(struct ext4_inode *inode, loff_t pos, const void *bu
 	done = write_data(inode, pos, buf, len);
 	if (done <= 0)
 		return done;
-	if (kill_priv && inode->raw.i_mode & (S_ISUID | S_ISGID))
+	if ((flags & VWRITE_KILL_PRIV) && inode->raw.i_mode & (S_ISUID | S_ISGID))
 		kill_suid(inode);
 	err = file_update(inode, mapping_size(mapping), VATTR_MTIME | VATTR_CTIME);
 	return err ? err : done;
@@ -218,15 +218,14 @@ static void kill_capability(struct ext4_inode *inode)
  * @pos: bytes from its start
  * @buf: data
  * @len: bytes
- * @append: write at the end, wherever @pos
- * @kill_priv: clear suid and sgid, remove security.capability
+ * @flags: VWRITE_*
  *
  * Context: takes the inode lock. May sleep.
  * Return: bytes written, fewer than @len at a limit or when space ended; -ENOSPC, -EFBIG, -EROFS,
  * -EPERM (immutable) or another error when none was.
  */
-ssize_t ext4_write(struct vnode *node, loff_t pos, const void *buf, size_t len, bool append,
-		   bool kill_priv)
+ssize_t ext4_write(struct vnode *node, loff_t pos, const void *buf, size_t len,
+		   unsigned int flags)
 {
 	struct ext4_inode *inode = EXT4_I(node);
 	ssize_t done;
@@ -237,12 +236,12 @@ ssize_t ext4_write(struct vnode *node, loff_t pos, const void *buf, size_t len, 
 		return -EROFS;
 	if (!len)
 		return 0;
-	if (kill_priv)
+	if (flags & VWRITE_KILL_PRIV)
 		kill_capability(inode);
 	pthread_rwlock_wrlock(&inode->lock);
-	if (append)
+	if (flags & VWRITE_APPEND)
 		pos = mapping_size(&node->mapping);
-	done = write_locked(inode, pos, buf, len, kill_priv);
+	done = write_locked(inode, pos, buf, len, flags);
 	pthread_rwlock_unlock(&inode->lock);
 	return done;
 }

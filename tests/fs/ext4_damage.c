@@ -54,8 +54,7 @@ static void fill_dir(struct fixture *f, const char *dir, int files)
 		memset(data, i + 1, sizeof(data));
 		/* With holes, so that there are many extents. */
 		for (int at = 0; at < i; at++)
-			f->volume->ops->write(node, at * 3 * BLOCK, data, 100 + i * 7, false,
-					      false);
+			f->volume->ops->write(node, at * 3 * BLOCK, data, 100 + i * 7, 0);
 		f->volume->ops->setxattr(node, "user.long", data, 10 + i * 40, 0, &fixture_root);
 		fixture_put(f, node);
 	}
@@ -112,7 +111,7 @@ static void change_file(struct fixture *f, struct vnode *node)
 		ops->setattr(node, &st, VATTR_SIZE, &fixture_root);
 		break;
 	case 1:
-		ops->write(node, random_below(100000), data, sizeof(data), false, true);
+		ops->write(node, random_below(100000), data, sizeof(data), VWRITE_KILL_PRIV);
 		break;
 	case 2:
 		ops->fallocate(node, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,

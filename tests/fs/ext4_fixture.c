@@ -267,6 +267,6 @@ void fixture_write(struct fixture *f, const char *path, const void *buf, size_t 
 	if (f->volume->ops->lookup(root, path, &node))
 		node = fixture_create(f, path, S_IFREG | 0644);
 	fixture_put(f, root);
-	cr_assert_eq(f->volume->ops->write(node, 0, buf, len, false, false), (ssize_t)len);
+	cr_assert_eq(f->volume->ops->write(node, 0, buf, len, 0), (ssize_t)len);
 	fixture_put(f, node);
 }

@@ -99,7 +99,7 @@ void model_write(struct model *m, loff_t pos, size_t len)
 
 	for (size_t i = 0; i < len; i++)
 		buf[i] = 1 + next(&m->state) % 255;
-	done = ext4_write(m->node, pos, buf, len, false, false);
+	done = ext4_write(m->node, pos, buf, len, 0);
 	must(m, done == (ssize_t)len, "write of %zu at %lld: %zd", len, (long long)pos, done);
 	memcpy(m->data + pos, buf, len);
 	if (pos + (loff_t)len > m->size)

@@ -176,7 +176,7 @@ static void do_write(struct worker *w, struct vnode *node)
 
 	for (size_t i = 0; i < len; i++)
 		buf[i] = pattern(pos + i);
-	expect("write", w->f->volume->ops->write(node, pos, buf, len, false, false));
+	expect("write", w->f->volume->ops->write(node, pos, buf, len, 0));
 }
 
 static void do_read(struct worker *w, struct vnode *node)

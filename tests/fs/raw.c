@@ -94,7 +94,7 @@ Test(raw, writes_reach_the_image_with_fsync)
 	memset(buf, 0xaa, sizeof(buf));
 	open_raw(100000, false);
 	fault_image_track_durable(fault);
-	cr_assert_eq(volume->ops->write(file, 5000, buf, sizeof(buf), false, false), sizeof(buf));
+	cr_assert_eq(volume->ops->write(file, 5000, buf, sizeof(buf), 0), sizeof(buf));
 	cr_assert_eq(volume->ops->fsync(file, false), 0);
 	expect_same(0, fault->durable, 5000);
 	cr_expect_arr_eq(fault->durable + 5000, buf, sizeof(buf));
@@ -108,7 +108,7 @@ Test(raw, last_page_is_written_up_to_the_end_only)
 
 	memset(buf, 0xaa, sizeof(buf));
 	open_raw(8192 + 700, false);
-	cr_assert_eq(volume->ops->write(file, 8192 + 200, buf, 500, false, false), 500);
+	cr_assert_eq(volume->ops->write(file, 8192 + 200, buf, 500, 0), 500);
 	cr_assert_eq(volume->ops->fsync(file, false), 0);
 	cr_expect_arr_eq(fault->data + 8192 + 200, buf, 500);
 	cr_expect_eq(fault->bytes[FAULT_WRITE], 700);
@@ -122,8 +122,8 @@ Test(raw, size_is_fixed)
 	char buf[100] = "";
 
 	open_raw(8192, false);
-	cr_expect_eq(volume->ops->write(file, 8192, buf, 100, false, false), -ENOSPC);
-	cr_expect_eq(volume->ops->write(file, 8150, buf, 100, false, false), 42);
+	cr_expect_eq(volume->ops->write(file, 8192, buf, 100, 0), -ENOSPC);
+	cr_expect_eq(volume->ops->write(file, 8150, buf, 100, 0), 42);
 	cr_expect_eq(volume->ops->setattr(file, &st, VATTR_SIZE, &cred), -EPERM);
 	cr_expect_eq(volume->ops->setattr(file, &st, VATTR_MODE, &cred), -EPERM);
 	cr_expect_eq(mapping_size(&file->mapping), 8192);
@@ -137,7 +137,7 @@ Test(raw, readonly_takes_no_write)
 
 	open_raw(8192, true);
 	cr_expect(volume->readonly);
-	cr_expect_eq(volume->ops->write(file, 0, &byte, 1, false, false), -EROFS);
+	cr_expect_eq(volume->ops->write(file, 0, &byte, 1, 0), -EROFS);
 	cr_expect_eq(close_raw(), 0);
 	/* The image itself is closed: nothing to look at, and nothing was written. */
 }
@@ -166,7 +166,7 @@ Test(raw, failed_write_is_told_once_and_tried_again)
 	open_raw(1 << 20, false);
 	since = filemap_sample_wb_err(&file->mapping);
 	fault_image_fail(fault, FAULT_WRITE, 8192, 12288, -EIO, -1);
-	cr_assert_eq(volume->ops->write(file, 8192, buf, 4096, false, false), 4096);
+	cr_assert_eq(volume->ops->write(file, 8192, buf, 4096, 0), 4096);
 	volume->ops->fsync(file, false);
 	cr_expect_eq(filemap_check_wb_err(&file->mapping, &since), -EIO);
 	cr_expect_eq(filemap_check_wb_err(&file->mapping, &since), 0);
@@ -190,7 +190,7 @@ Test(raw, close_writes_and_tells_of_errors)
 	char byte = 1;
 
 	open_raw(8192, false);
-	cr_assert_eq(volume->ops->write(file, 0, &byte, 1, false, false), 1);
+	cr_assert_eq(volume->ops->write(file, 0, &byte, 1, 0), 1);
 	fault_image_fail(fault, FAULT_WRITE, 0, 8192, -EIO, -1);
 	cr_expect_eq(close_raw(), -EIO);
 }
@@ -205,7 +205,7 @@ Test(raw, larger_than_the_cache)
 	open_raw(SIZE, false);
 	for (loff_t pos = 0; pos + STEP <= SIZE; pos += STEP) {
 		memset(buf, pos / STEP, STEP);
-		cr_assert_eq(volume->ops->write(file, pos, buf, STEP, false, false), STEP);
+		cr_assert_eq(volume->ops->write(file, pos, buf, STEP, 0), STEP);
 	}
 	for (loff_t pos = 0; pos + STEP <= SIZE; pos += STEP) {
 		memset(buf, pos / STEP, STEP);

@@ -140,15 +140,15 @@ Test(ext4_falloc, zeroes_under_writeback)
 	other = fixture_create(&f, "other", 0600);
 	/* One extent for each block, so that a run takes its time. */
 	for (size_t pos = 0; pos < sizeof(data); pos += 1024) {
-		cr_assert_eq(ext4_write(m.node, pos, data, 1024, false, false), 1024);
+		cr_assert_eq(ext4_write(m.node, pos, data, 1024, 0), 1024);
 		cr_assert(!filemap_write_and_wait(&m.node->mapping));
-		cr_assert_eq(ext4_write(other, pos, data, 1024, false, false), 1024);
+		cr_assert_eq(ext4_write(other, pos, data, 1024, 0), 1024);
 		cr_assert(!filemap_write_and_wait(&other->mapping));
 	}
 	fixture_put(&f, other);
 	cr_assert(!pthread_create(&thread, NULL, fsync_until, &stop));
 	for (int i = 0; i < 600; i++) {
-		cr_assert_eq(ext4_write(m.node, 0, data, sizeof(data), false, false),
+		cr_assert_eq(ext4_write(m.node, 0, data, sizeof(data), 0),
 			     (ssize_t)sizeof(data));
 		usleep(i % 400);
 		cr_assert(!ext4_fallocate(m.node, ZERO, 0, sizeof(data)));

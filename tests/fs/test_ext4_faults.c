@@ -58,7 +58,7 @@ static void one_file(struct fixture *f, struct vnode *dir, int i, int *err)
 	if (ret)
 		return;
 	memset(data, i + 1, sizeof(data));
-	note(err, ops->write(node, 0, data, sizeof(data), false, false));
+	note(err, ops->write(node, 0, data, sizeof(data), 0));
 	note(err, ops->setxattr(node, "user.name", name, sizeof(name), 0, &fixture_root));
 	if (i % 4 == 0)
 		note(err, ops->fsync(node, false));

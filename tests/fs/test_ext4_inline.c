@@ -162,9 +162,9 @@ Test(ext4_inline, full_image_keeps_it)
 	other = fixture_create(&f, "other", 0600);
 	memset(buf, 'o', sizeof(buf));
 	do {
-		done = ext4_write(other, 0, buf, sizeof(buf), true, false);
+		done = ext4_write(other, 0, buf, sizeof(buf), VWRITE_APPEND);
 	} while (done > 0);
-	cr_assert_eq(ext4_write(m.node, 0, "x", 1, false, false), -ENOSPC);
+	cr_assert_eq(ext4_write(m.node, 0, "x", 1, 0), -ENOSPC);
 	fixture_put(&f, other);
 	end(true);
 }

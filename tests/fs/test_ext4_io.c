@@ -97,16 +97,16 @@ Test(ext4_io, suid_goes_with_a_write)
 
 	begin("");
 	node = fixture_create(&f, "file", 06755);
-	cr_assert_eq(ext4_write(node, 0, "a", 1, false, false), 1);
+	cr_assert_eq(ext4_write(node, 0, "a", 1, 0), 1);
 	cr_assert(!ext4_getattr(node, &st));
 	cr_assert_eq(st.st_mode & 07777, 06755);
-	cr_assert_eq(ext4_write(node, 0, "b", 1, false, true), 1);
+	cr_assert_eq(ext4_write(node, 0, "b", 1, VWRITE_KILL_PRIV), 1);
 	cr_assert(!ext4_getattr(node, &st));
 	cr_assert_eq(st.st_mode & 07777, 0755);
 	fixture_put(&f, node);
 	/* sgid without execution for the group means something else. */
 	node = fixture_create(&f, "locked", 02644);
-	cr_assert_eq(ext4_write(node, 0, "b", 1, false, true), 1);
+	cr_assert_eq(ext4_write(node, 0, "b", 1, VWRITE_KILL_PRIV), 1);
 	cr_assert(!ext4_getattr(node, &st));
 	cr_assert_eq(st.st_mode & 07777, 02644);
 	fixture_put(&f, node);
@@ -122,7 +122,7 @@ Test(ext4_io, capability_goes_with_a_write)
 	node = fixture_create(&f, "file", 0755);
 	cr_assert(!ext4_setxattr(node, "security.capability", value, sizeof(value), 0,
 				 &fixture_root));
-	cr_assert_eq(ext4_write(node, 0, "a", 1, false, true), 1);
+	cr_assert_eq(ext4_write(node, 0, "a", 1, VWRITE_KILL_PRIV), 1);
 	cr_assert_eq(ext4_getxattr(node, "security.capability", value, sizeof(value)), -ENODATA);
 	fixture_put(&f, node);
 	fixture_finish(&f);
@@ -135,8 +135,8 @@ Test(ext4_io, append_goes_to_the_end)
 
 	begin("");
 	node = fixture_create(&f, "file", 0644);
-	cr_assert_eq(ext4_write(node, 0, "abc", 3, false, false), 3);
-	cr_assert_eq(ext4_write(node, 0, "def", 3, true, false), 3);
+	cr_assert_eq(ext4_write(node, 0, "abc", 3, 0), 3);
+	cr_assert_eq(ext4_write(node, 0, "def", 3, VWRITE_APPEND), 3);
 	cr_assert_eq(filemap_read(&node->mapping, 0, buf, 6), 6);
 	cr_assert(!memcmp(buf, "abcdef", 6));
 	fixture_put(&f, node);
@@ -152,7 +152,8 @@ Test(ext4_io, immutable_is_not_written)
 	node = fixture_create(&f, "file", 0644);
 	cr_assert(!ext4_getflags(node, &flags));
 	cr_assert(!ext4_setflags(node, flags | EXT2_IMMUTABLE_FL, &fixture_root));
-	cr_assert_eq(ext4_write(node, 0, "a", 1, false, false), -EPERM);
+	cr_assert_eq(ext4_write(node, 0, "a", 1, 0), -EPERM);
+	cr_assert_eq(ext4_write(node, 0, "a", 1, VWRITE_PAGES), 1, "what was taken before is lost");
 	cr_assert_eq(ext4_fallocate(node, 0, 0, 100), -EPERM);
 	cr_assert(!ext4_setflags(node, flags, &fixture_root));
 	fixture_put(&f, node);

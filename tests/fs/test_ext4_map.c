@@ -175,10 +175,10 @@ ParameterizedTest(struct kind *kind, ext4_map, far_positions)
 	node = fixture_create(&f, "file", 0600);
 	at[nr - 1] = ext4_max_size(EXT4_I(node)) / kind->block - 1;
 	for (unsigned int i = 0; i < nr; i++)
-		cr_assert_eq(ext4_write(node, at[i] * kind->block, &"abcdefgh"[i], 1, false, false),
+		cr_assert_eq(ext4_write(node, at[i] * kind->block, &"abcdefgh"[i], 1, 0),
 			     1);
-	cr_assert_eq(ext4_write(node, ext4_max_size(EXT4_I(node)), "x", 1, false, false), -EFBIG);
-	cr_assert_eq(ext4_write(node, ext4_max_size(EXT4_I(node)) - 1, "xy", 2, false, false), 1);
+	cr_assert_eq(ext4_write(node, ext4_max_size(EXT4_I(node)), "x", 1, 0), -EFBIG);
+	cr_assert_eq(ext4_write(node, ext4_max_size(EXT4_I(node)) - 1, "xy", 2, 0), 1);
 	fixture_put(&f, node);
 	cr_assert(!fixture_close(&f) && !fixture_fsck(&f) && !fixture_open(&f));
 	node = fixture_find(&f, "file");
@@ -259,7 +259,7 @@ static void write_sparse(struct fixture *f, const char *path, unsigned int nr)
 	struct vnode *node = fixture_create(f, path, 0600);
 
 	for (unsigned int i = 0; i < nr; i++)
-		cr_assert_eq(ext4_write(node, (loff_t)i * 4096, "data", 4, false, false), 4);
+		cr_assert_eq(ext4_write(node, (loff_t)i * 4096, "data", 4, 0), 4);
 	cr_assert(!ext4_fsync(node, false));
 	fixture_put(f, node);
 }
@@ -272,7 +272,7 @@ static void use_damaged(struct fixture *f)
 	char byte;
 
 	cr_assert_eq(filemap_read(&node->mapping, 0, &byte, 1), -EUCLEAN);
-	cr_assert_eq(ext4_write(node, 0, "x", 1, false, false), -EUCLEAN);
+	cr_assert_eq(ext4_write(node, 0, "x", 1, 0), -EUCLEAN);
 	cr_assert_eq(ext4_seek(node, 0, VSEEK_DATA), -EUCLEAN);
 	cr_assert_lt(ext4_setattr(node, &st, VATTR_SIZE, &fixture_root), 0);
 	cr_assert_eq(filemap_read(&good->mapping, 4096, &byte, 1), 1);

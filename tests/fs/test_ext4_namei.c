@@ -558,7 +558,7 @@ Test(ext4_namei, rename_without_space_changes_nothing)
 		fixture_put(&f, file);
 	}
 	big = fixture_create(&f, "big", S_IFREG | 0644);
-	for (i = 0; f.volume->ops->write(big, i * 4096, name, 200, false, false) == 200; i++)
+	for (i = 0; f.volume->ops->write(big, i * 4096, name, 200, 0) == 200; i++)
 		;
 	fixture_put(&f, big);
 	/* What was kept back for the file's own map. */

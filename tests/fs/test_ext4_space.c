@@ -87,20 +87,20 @@ ParameterizedTest(struct kind *kind, ext4_space, one_file)
 	node = fixture_create(&f, "file", 0600);
 	for (unsigned int i = 0;; i++) {
 		fill(buf, sizeof(buf), 0, i);
-		done = ext4_write(node, size, buf, sizeof(buf), false, false);
+		done = ext4_write(node, size, buf, sizeof(buf), 0);
 		if (done > 0)
 			size += done;
 		if (done != sizeof(buf))
 			break;
 	}
 	if (done >= 0)
-		done = ext4_write(node, size, buf, sizeof(buf), false, false);
+		done = ext4_write(node, size, buf, sizeof(buf), 0);
 	cr_assert_eq(done, -ENOSPC);
 	cr_assert_eq(mapping_size(&node->mapping), size);
 	cr_assert(!ext4_fsync(node, false));
 	/* What has its place can be written again. */
 	fill(buf, sizeof(buf), 0, 0);
-	cr_assert_eq(ext4_write(node, 0, buf, sizeof(buf), false, false), sizeof(buf));
+	cr_assert_eq(ext4_write(node, 0, buf, sizeof(buf), 0), sizeof(buf));
 	fixture_put(&f, node);
 	remount(&f);
 
@@ -144,7 +144,7 @@ ParameterizedTest(struct kind *kind, ext4_space, scattered)
 		ssize_t done;
 
 		fill(buf, sizeof(buf), n, nr[n]);
-		done = ext4_write(nodes[n], nr[n] * step, buf, sizeof(buf), false, false);
+		done = ext4_write(nodes[n], nr[n] * step, buf, sizeof(buf), 0);
 		if (done == -ENOSPC)
 			break;
 		cr_assert_eq(done, sizeof(buf));
@@ -193,7 +193,7 @@ ParameterizedTest(struct kind *kind, ext4_space, small_files)
 		if (err)
 			break;
 		fill(buf, sizeof(buf), nr, 0);
-		done = ext4_write(node, 0, buf, sizeof(buf), false, false);
+		done = ext4_write(node, 0, buf, sizeof(buf), 0);
 		fixture_put(&f, node);
 		if (done != sizeof(buf)) {
 			cr_assert_eq(done, -ENOSPC);
@@ -238,14 +238,13 @@ Test(ext4_space, preallocation)
 	cr_assert_gt(len, 1 << 20);
 	/* The rest for somebody else. */
 	do {
-		done = ext4_write(other, mapping_size(&other->mapping), buf, sizeof(buf), false,
-				  false);
+		done = ext4_write(other, mapping_size(&other->mapping), buf, sizeof(buf), 0);
 	} while (done > 0);
 	cr_assert_eq(done, -ENOSPC);
 	/* Every second block, backwards: the extents are divided as often as can be. */
 	for (loff_t pos = len - 2048; pos >= 0; pos -= 2048) {
 		fill(buf, sizeof(buf), 1, pos >> 10);
-		cr_assert_eq(ext4_write(node, pos, buf, sizeof(buf), false, false), sizeof(buf));
+		cr_assert_eq(ext4_write(node, pos, buf, sizeof(buf), 0), sizeof(buf));
 	}
 	cr_assert(!ext4_fsync(node, false));
 	fixture_put(&f, node);
@@ -264,7 +263,7 @@ static void take_all(struct fixture *f)
 	do {
 		snprintf(name, sizeof(name), "f%u", nr++);
 		node = fixture_create(f, name, 0600);
-		while ((done = ext4_write(node, 0, buf, sizeof(buf), true, false)) > 0)
+		while ((done = ext4_write(node, 0, buf, sizeof(buf), VWRITE_APPEND)) > 0)
 			;
 		done = mapping_size(&node->mapping);
 		cr_assert(!ext4_fsync(node, false));
@@ -359,12 +358,12 @@ Test(ext4_space, a_write_waits_for_what_was_removed)
 	begin(&f, &kinds[1]);
 	big = fixture_create(&f, "big", 0600);
 	next = fixture_create(&f, "next", 0600);
-	while ((done = ext4_write(big, size, data, sizeof(data), false, false)) > 0)
+	while ((done = ext4_write(big, size, data, sizeof(data), 0)) > 0)
 		size += done;
 	cr_assert_eq(done, -ENOSPC);
 	unlink_name(&f, "big");
 	cr_assert(!pthread_create(&thread, NULL, forget_late, big));
-	cr_expect_eq(ext4_write(next, 0, data, sizeof(data), false, false), (ssize_t)sizeof(data));
+	cr_expect_eq(ext4_write(next, 0, data, sizeof(data), 0), (ssize_t)sizeof(data));
 	cr_assert(!pthread_join(thread, NULL));
 	fixture_put(&f, next);
 	fixture_finish(&f);
@@ -382,7 +381,7 @@ Test(ext4_space, a_removed_file_in_use_does_not_hold_writers_up, .timeout = 10)
 	begin(&f, &kinds[1]);
 	big = fixture_create(&f, "big", 0600);
 	unlink_name(&f, "big");
-	while ((done = ext4_write(big, size, data, sizeof(data), false, false)) > 0)
+	while ((done = ext4_write(big, size, data, sizeof(data), 0)) > 0)
 		size += done;
 	cr_expect_eq(done, -ENOSPC);
 	fixture_put(&f, big);

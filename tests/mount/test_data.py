@@ -379,6 +379,16 @@ class Ioctl(OneMount):
 		self.set_flags(f, self.flags(f) & ~IMMUTABLE)
 		os.unlink(self.m / 'f')
 
+	def test_pages_taken_before_immutable_are_written(self):
+		with open(self.m / 'f', 'w+b') as g:
+			flags = self.flags(g)
+			g.write(b'y' * 8192)
+			g.flush()
+			self.set_flags(g, flags | IMMUTABLE)
+			os.fsync(g.fileno())
+			self.set_flags(g, flags)
+		self.assertEqual(get(self.m / 'f'), b'y' * 8192)
+
 	def test_append_only(self):
 		f = self.new(content=b'x')
 		self.set_flags(f, self.flags(f) | APPEND)
