@@ -67,15 +67,21 @@ typedef unsigned int xa_mark_t;
 #define XA_FLAGS_ALLOC (XA_FLAGS_TRACK_FREE | XA_FLAGS_MARK(XA_FREE_MARK))
 #define XA_FLAGS_ALLOC1 (XA_FLAGS_ALLOC | XA_FLAGS_ZERO_BUSY)
 
+/* What two processors share, in bytes. */
+#define XA_CACHE_LINE 64
+
 /**
  * struct xarray - the array; embed it, zeroed memory is an empty one
  * @xa_lock: writers hold it
  * @xa_flags: XA_FLAGS_*; changes under the lock, read by anybody
+ * @xa_pad: keeps the head, which every reader loads, off the cache line that every writer's lock and
+ *	unlock takes away from the readers, wherever the array lies
  * @xa_head: the entry at index 0 when it is alone, else the top node, or NULL
  */
 struct xarray {
 	struct xa_spinlock xa_lock;
 	gfp_t xa_flags;
+	char xa_pad[XA_CACHE_LINE - sizeof(struct xa_spinlock) - sizeof(gfp_t)];
 	void *xa_head;
 };
 
