@@ -174,12 +174,21 @@ void folio_mark_accessed(struct folio *folio)
 	pthread_mutex_unlock(&cache->lru_lock);
 }
 
-/* Takes the folio, which is locked and clean, out of its mapping if only we and it use it. */
-static bool evict_locked(struct mapping *mapping, struct folio *folio)
+/*
+ * Takes the locked folio out of its mapping if it is clean and only we and it use it. A write that
+ * fails makes its folio dirty and ends WRITEBACK under the XArray lock alone: so both are looked at
+ * under it.
+ */
+static bool evict_locked(struct mapping *mapping, struct folio *folio, bool *dirty)
 {
 	XA_STATE(xas, &mapping->i_pages, folio->index);
 
 	xas_lock(&xas);
+	if (folio->dirty || folio_test_writeback(folio)) {
+		*dirty = true;
+		xas_unlock(&xas);
+		return false;
+	}
 	if (!folio_freeze(folio, 2)) {
 		xas_unlock(&xas);
 		return false;
@@ -203,9 +212,9 @@ static bool evict(struct folio *folio, bool *dirty)
 		return false;
 	mapping = folio->mapping;
 	if (mapping && (load_blocks(&folio->dirty) || folio_test_writeback(folio)))
-		*dirty = true;
+		*dirty = true; /* spares the lock; what counts is looked at under it */
 	else if (mapping)
-		done = evict_locked(mapping, folio);
+		done = evict_locked(mapping, folio, dirty);
 	folio_unlock(folio);
 	if (done) {
 		count_stat(folio->cache, evictions, 1);
