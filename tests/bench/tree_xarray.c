@@ -111,12 +111,14 @@ static void xa_load_random(void)
 static void xa_iterate(void)
 {
 	XA_STATE(xas, &xa, 0);
+	unsigned long sum = 0;
 	void *entry;
 
 	rcu_read_lock();
 	xas_for_each(&xas, entry, ULONG_MAX)
-		sink += xa_to_value(entry);
+		sum += xa_to_value(entry);
 	rcu_read_unlock();
+	sink += sum;
 }
 
 static void xa_mark_all(void)
@@ -128,12 +130,14 @@ static void xa_mark_all(void)
 static void xa_iterate_marked(void)
 {
 	XA_STATE(xas, &xa, 0);
+	unsigned long sum = 0;
 	void *entry;
 
 	rcu_read_lock();
 	xas_for_each_marked(&xas, entry, ULONG_MAX, XA_MARK_1)
-		sink += xa_to_value(entry);
+		sum += xa_to_value(entry);
 	rcu_read_unlock();
+	sink += sum;
 }
 
 static void xa_erase_seq(void)
@@ -193,14 +197,16 @@ static void judy_load_random(void)
 
 static void judy_iterate(void)
 {
+	unsigned long sum = 0;
 	Word_t index = 0;
 	PWord_t slot;
 
 	JLF(slot, judy, index);
 	while (slot) {
-		sink += *slot;
+		sum += *slot;
 		JLN(slot, judy, index);
 	}
+	sink += sum;
 }
 
 static void judy_erase_seq(void)
