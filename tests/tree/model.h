@@ -8,6 +8,7 @@
 #ifndef TESTS_TREE_MODEL_H
 #define TESTS_TREE_MODEL_H
 
+#include "seed.h"
 #include "xarray.h"
 
 #define MODEL_ORDER 9 /* largest order, and log2 of a window's cells */
@@ -39,12 +40,5 @@ struct cell *model_find(struct model *model, unsigned long index, unsigned long 
 /* Stores an entry of any order, as the advanced API is used for it. Return: 0 or negative errno. */
 int test_store_order(struct xarray *xa, unsigned long index, unsigned int order, void *entry,
 		     gfp_t gfp);
-
-/* A small generator: the same seed gives the same steps. */
-uint64_t test_random(uint64_t *state);
-/* The seed from the environment variable FOLIOFS_SEED, else one of the clock; says it on stderr. */
-uint64_t test_seed(void);
-/* The number from the environment variable, else @otherwise. */
-unsigned long test_setting(const char *name, unsigned long otherwise);
 
 #endif /* TESTS_TREE_MODEL_H */
