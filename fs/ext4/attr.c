@@ -88,11 +88,21 @@ int ext4_may_change(const struct ext4_inode *inode)
 	return inode->raw.i_flags & (EXT2_IMMUTABLE_FL | EXT2_APPEND_FL) ? -EPERM : 0;
 }
 
+/*
+ * The kernel keeps the times of a file that it caches writes of, and hands them over later, by
+ * itself: a refusal would count as a failed write.
+ */
+static bool is_cached_times(const struct ext4_inode *inode, unsigned int valid)
+{
+	return valid == (VATTR_MTIME | VATTR_CTIME) &&
+	       __atomic_load_n(&inode->vn.writers, __ATOMIC_RELAXED);
+}
+
 /* What the flags of the inode allow. Times of an append-only file move with its data. */
 static int may_set(struct ext4_inode *inode, unsigned int valid)
 {
 	if (inode->raw.i_flags & EXT2_IMMUTABLE_FL)
-		return -EPERM;
+		return is_cached_times(inode, valid) ? 0 : -EPERM;
 	if (valid & (VATTR_MODE | VATTR_UID | VATTR_GID | VATTR_SIZE))
 		return ext4_may_change(inode);
 	return 0;

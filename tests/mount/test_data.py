@@ -8,6 +8,7 @@ import os
 import random
 import struct
 import threading
+import time
 
 from harness import KERNEL, libc, run
 from test_ops import OneMount as Base, get, put
@@ -388,6 +389,19 @@ class Ioctl(OneMount):
 			os.fsync(g.fileno())
 			self.set_flags(g, flags)
 		self.assertEqual(get(self.m / 'f'), b'y' * 8192)
+
+	def test_times_kept_before_immutable_are_taken(self):
+		with open(self.m / 'f', 'w+b', buffering=0) as g:
+			flags = self.flags(g)
+			g.write(b'y' * 8192)
+			os.fsync(g.fileno())
+			time.sleep(0.01)
+			g.write(b'y' * 8192)
+			mtime = os.fstat(g.fileno()).st_mtime_ns
+			self.set_flags(g, flags | IMMUTABLE)
+			os.fsync(g.fileno())
+			self.set_flags(g, flags)
+			self.assertEqual(os.fstat(g.fileno()).st_mtime_ns, mtime)
 
 	def test_append_only(self):
 		f = self.new(content=b'x')
