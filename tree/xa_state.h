@@ -326,6 +326,7 @@ bool xas_nomem(struct xa_state *xas, gfp_t gfp);
 void xas_destroy(struct xa_state *xas);
 void xas_pause(struct xa_state *xas);
 void xas_create_range(struct xa_state *xas);
+void xa_delete_node(struct xa_node *node, xa_update_node_t update);
 
 int xas_get_order(struct xa_state *xas);
 void xas_split(struct xa_state *xas, void *entry, unsigned int order);

@@ -525,6 +525,31 @@ void *xas_store(struct xa_state *xas, void *entry)
 	return old;
 }
 
+/**
+ * xa_delete_node() - Take a node out, with everything in it, by storing NULL in its parent's slot.
+ * @node: a node of an array, as an update callback gets it
+ * @update: called with each node that changes or goes, @node among them; or NULL
+ *
+ * So the nodes that an update callback has put on a list can be shrunk without a walk.
+ *
+ * Context: xa_lock of @node->array. Does not allocate.
+ */
+void xa_delete_node(struct xa_node *node, xa_update_node_t update)
+{
+	struct xarray *xa = node->array;
+	unsigned int level = node->shift + XA_CHUNK_SHIFT;
+	struct xa_state xas = {
+		.xa = xa,
+		.xa_index = level < 64 ? (unsigned long)node->offset << level : 0,
+		.xa_shift = level,
+		.xa_offset = node->offset,
+		.xa_node = xa_parent_locked(xa, node),
+		.xa_update = update,
+	};
+
+	xas_store(&xas, NULL);
+}
+
 /* At most how many nodes the slots for single entries from @first to @last can take. */
 static unsigned int nodes_for_range(struct xa_state *xas, unsigned long first, unsigned long last)
 {

@@ -557,6 +557,44 @@ Test(update, counts_siblings_and_freed_nodes)
 	cr_assert(list_empty(&values_only), "the node of values is freed");
 }
 
+static void delete_listed(void)
+{
+	struct xa_node *node = list_first_entry(&values_only, struct xa_node, private_list);
+
+	xa_lock(&xa);
+	xa_delete_node(node, track_values);
+	xa_unlock(&xa);
+}
+
+Test(update, a_node_is_deleted_with_its_parents)
+{
+	int object;
+
+	for (unsigned long i = 0; i < XA_CHUNK_SIZE; i++)
+		store_tracked(N(N(1)) + i, 0, value(i));
+	store_tracked(3, 0, &object);
+	xa_set_mark(&xa, N(N(1)) + 1, XA_MARK_1);
+	delete_listed();
+	cr_assert(list_empty(&values_only));
+	cr_assert_null(xa_load(&xa, N(N(1))));
+	cr_assert_null(xa_load(&xa, N(N(1)) + 1));
+	cr_assert_eq(xa_load(&xa, 3), &object);
+	cr_assert_not(xa_marked(&xa, XA_MARK_1));
+	cr_assert_eq(xa_check(&xa), 0);
+	store_tracked(3, 0, NULL);
+	cr_assert(xa_empty(&xa));
+}
+
+Test(update, the_top_node_is_deleted)
+{
+	store_tracked(1, 0, value(1));
+	store_tracked(2, 0, value(2));
+	delete_listed();
+	cr_assert(list_empty(&values_only));
+	cr_assert(xa_empty(&xa));
+	cr_assert_eq(xa_check(&xa), 0);
+}
+
 Test(update, sees_the_nodes_of_a_split)
 {
 	XA_STATE(xas, &xa, 0);
