@@ -21,6 +21,8 @@
 #include "internal.h"
 
 #define HUGE_PAGE (2UL << 20)
+
+static_assert(sizeof(struct folio) == 64, "a folio's struct is one cache line");
 #define WAIT_NS (10 * MSEC)
 #define SHARE_MIN 32 /* frames */
 #define SHARE_MAX 1024
@@ -133,11 +135,13 @@ int arena_init(struct cache *cache)
 		return -ENOMEM;
 	base = (char *)(((uintptr_t)cache->map + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1));
 	madvise(base, cache->nr_frames << PAGE_SHIFT, MADV_HUGEPAGE);
-	cache->frames = calloc(cache->nr_frames, sizeof(*cache->frames));
+	cache->frames = aligned_alloc(sizeof(*cache->frames),
+				      cache->nr_frames * sizeof(*cache->frames));
 	if (!cache->frames) {
 		munmap(cache->map, cache->map_len);
 		return -ENOMEM;
 	}
+	memset(cache->frames, 0, cache->nr_frames * sizeof(*cache->frames));
 	init_frames(cache, base);
 	return 0;
 }
@@ -157,6 +161,21 @@ static bool may_take(struct cache *cache, enum mapping_level level, unsigned lon
 		return false;
 	return level == MAPPING_DEVICE ||
 	       cache->nr_used[MAPPING_FILE] + nr <= cache->nr_frames - cache->device_share;
+}
+
+/* No block is anything yet, and only the first frame stands for something. */
+static void clear_frames(struct folio *folio)
+{
+	struct folio *frame;
+	int kind;
+
+	for (frame = folio; frame < folio + (1UL << folio->order); frame++) {
+		for (kind = 0; kind < BLOCKS_KINDS; kind++)
+			set_frame_blocks(frame, kind, 0);
+		frame->mapping = NULL;
+	}
+	if (folio->order)
+		folio[1].nr_valid = folio[1].nr_dirty = 0;
 }
 
 /**
@@ -179,12 +198,8 @@ struct folio *arena_alloc(struct cache *cache, enum mapping_level level, unsigne
 	pthread_mutex_unlock(&cache->arena_lock);
 	if (!folio)
 		return NULL;
-	folio->mapping = NULL;
 	folio->level = level;
-	store_blocks(&folio->valid, 0);
-	store_blocks(&folio->dirty, 0);
-	store_blocks(&folio->writing, 0);
-	folio->reserved = 0;
+	clear_frames(folio);
 	__atomic_store_n(&folio->flags, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&folio->refcount, 1, __ATOMIC_RELEASE);
 	return folio;
@@ -201,7 +216,7 @@ void arena_free(struct folio *folio)
 
 	cache_assert(!folio->lru.next || list_empty(&folio->lru));
 	cache_assert(!(folio_flags(folio) & (FOLIO_LRU | FOLIO_WRITEBACK | FOLIO_BUDDY)));
-	cache_assert(!folio->reserved);
+	cache_assert(!folio_range_any(folio, BLOCKS_RESERVED, 0, folio_size(folio)));
 	pthread_mutex_lock(&cache->arena_lock);
 	cache->nr_free += 1UL << folio->order;
 	cache->nr_used[folio->level] -= 1UL << folio->order;

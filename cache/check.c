@@ -72,17 +72,38 @@ void cache_check(struct cache *cache)
 	pthread_mutex_unlock(&cache->lru_lock);
 }
 
+static void check_frames(const struct folio *folio)
+{
+	unsigned int valid = 0, dirty = 0;
+
+	for_each_frame(it, folio, 0, folio_size(folio)) {
+		unsigned int unclean = frame_blocks(it.frame, BLOCKS_DIRTY) |
+				       frame_blocks(it.frame, BLOCKS_WRITING);
+
+		check(!(unclean & ~frame_blocks(it.frame, BLOCKS_VALID)));
+		check(!(frame_blocks(it.frame, BLOCKS_RESERVED) & ~unclean));
+		check(it.frame == folio || (!folio_refs(it.frame) && !it.frame->mapping));
+		valid += __builtin_popcount(frame_blocks(it.frame, BLOCKS_VALID));
+		dirty += frame_blocks(it.frame, BLOCKS_DIRTY) ? it.pages : 0;
+	}
+	check(dirty == folio_nr_dirty(folio));
+	check(!folio->order || valid == folio[1].nr_valid);
+}
+
 static void check_folio(struct mapping *mapping, struct xa_state *xas, struct folio *folio)
 {
+	bool dirty = folio_nr_dirty(folio);
+	bool writing = folio_range_any(folio, BLOCKS_WRITING, 0, folio_size(folio));
+
 	check(folio->mapping == mapping && folio->index == xas->xa_index);
+	check(folio->order == xas_get_order(xas));
 	check(folio_refs(folio) && folio->level == mapping->level);
 	check(folio->block_shift == mapping->block_shift);
-	check(!(folio->dirty & ~folio->valid));
-	check(!(folio->reserved & ~(folio->dirty | folio->writing)));
-	check(!folio->writing == !(folio_flags(folio) & FOLIO_WRITEBACK));
-	check(!folio->dirty == !xas_get_mark(xas, PAGECACHE_TAG_DIRTY));
-	check(!folio->writing == !xas_get_mark(xas, PAGECACHE_TAG_WRITEBACK));
-	check(folio->dirty || !xas_get_mark(xas, PAGECACHE_TAG_TOWRITE));
+	check_frames(folio);
+	check(writing == !!(folio_flags(folio) & FOLIO_WRITEBACK));
+	check(dirty == xas_get_mark(xas, PAGECACHE_TAG_DIRTY));
+	check(writing == xas_get_mark(xas, PAGECACHE_TAG_WRITEBACK));
+	check(dirty || !xas_get_mark(xas, PAGECACHE_TAG_TOWRITE));
 }
 
 /** mapping_check() - Assert what must hold of a mapping. Context: Nobody uses the mapping. */
@@ -96,8 +117,8 @@ void mapping_check(struct mapping *mapping)
 	xas_for_each(&xas, folio, ULONG_MAX) {
 		check(!xa_is_value(folio));
 		check_folio(mapping, &xas, folio);
-		nrpages++;
-		nrdirty += folio->dirty != 0;
+		nrpages += 1UL << folio->order;
+		nrdirty += folio_nr_dirty(folio) != 0;
 	}
 	check(nrpages == mapping->nrpages);
 	check(nrdirty == mapping->nrdirty);

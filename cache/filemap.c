@@ -232,7 +232,7 @@ int filemap_read_run(struct mapping *mapping, struct folio **folios, unsigned in
 	int err;
 
 	for (i = 0; i < nr; i++)
-		blocks += __builtin_popcount(folio_all_blocks(folios[i]) & ~folios[i]->valid);
+		blocks += folio_nr_blocks(folios[i]) - folio_count_blocks(folios[i], BLOCKS_VALID);
 	count_stat(mapping->cache, read_bytes, (uint64_t)blocks << mapping->block_shift);
 	err = mapping->ops->read_folios(mapping, folios, nr);
 	if (err)

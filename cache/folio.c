@@ -14,6 +14,10 @@
  *
  * Setting blocks valid is a release, reading them an acquire: who sees a block valid sees its
  * bytes.
+ *
+ * The bitmaps lie with the frames (folio.h); for_each_frame() goes over those of a range. So that a
+ * large folio need not be gone through to learn whether it is uptodate, or dirty, the second frame
+ * has the totals.
  */
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -159,45 +163,272 @@ loff_t folio_pos(const struct folio *folio)
 	return (loff_t)folio->index << PAGE_SHIFT;
 }
 
-/* Bits of the blocks that touch [offset, offset + len). */
-unsigned int folio_blocks(const struct folio *folio, size_t offset, size_t len)
+pgoff_t folio_next_index(const struct folio *folio)
 {
-	unsigned int first, last;
-
-	cache_assert(offset + len <= folio_size(folio));
-	if (!len)
-		return 0;
-	first = offset >> folio->block_shift;
-	last = (offset + len - 1) >> folio->block_shift;
-	return (2U << last) - (1U << first);
+	return folio->index + (1UL << folio->order);
 }
 
-unsigned int folio_all_blocks(const struct folio *folio)
+unsigned int folio_nr_blocks(const struct folio *folio)
 {
-	return folio_blocks(folio, 0, folio_size(folio));
+	return folio_size(folio) >> folio->block_shift;
 }
 
-bool folio_range_valid(const struct folio *folio, size_t offset, size_t len)
+loff_t folio_first_block(const struct folio *folio)
 {
-	unsigned int blocks = folio_blocks(folio, offset, len);
+	return folio_pos(folio) >> folio->block_shift;
+}
 
-	return (load_blocks(&folio->valid) & blocks) == blocks;
+void *folio_block_address(const struct folio *folio, unsigned int block)
+{
+	return (char *)folio->address + ((size_t)block << folio->block_shift);
+}
+
+/* The frame that has the bit of a block. */
+static struct folio *block_frame(const struct folio *folio, unsigned int block, uint8_t *bit)
+{
+	size_t at = (size_t)block << folio->block_shift;
+
+	*bit = 1U << ((at & (PAGE_SIZE - 1)) >> folio->block_shift);
+	return (struct folio *)folio + (at >> PAGE_SHIFT);
+}
+
+bool folio_block(const struct folio *folio, enum folio_blocks kind, unsigned int block)
+{
+	uint8_t bit;
+	struct folio *frame = block_frame(folio, block, &bit);
+
+	return frame_blocks(frame, kind) & bit;
+}
+
+unsigned int folio_find_run(const struct folio *folio, enum folio_blocks kind, bool is,
+			    unsigned int *block)
+{
+	unsigned int nr = folio_nr_blocks(folio), start = *block, end;
+
+	while (start < nr && folio_block(folio, kind, start) != is)
+		start++;
+	for (end = start; end < nr && folio_block(folio, kind, end) == is; end++)
+		;
+	*block = start;
+	return end - start;
+}
+
+void folio_set_reserved(struct folio *folio, unsigned int block, bool reserved)
+{
+	uint8_t bit;
+	struct folio *frame = block_frame(folio, block, &bit);
+
+	cache_assert(folio_flags(folio) & FOLIO_LOCKED);
+	if (reserved)
+		frame->blocks[BLOCKS_RESERVED] |= bit;
+	else
+		frame->blocks[BLOCKS_RESERVED] &= ~bit;
+}
+
+/* Are all, or is any, of the blocks that touch the range of a kind? */
+bool folio_range_all(const struct folio *folio, enum folio_blocks kind, size_t offset, size_t len)
+{
+	for_each_frame(it, folio, offset, len)
+		if ((frame_blocks(it.frame, kind) & it.mask) != it.mask)
+			return false;
+	return true;
+}
+
+bool folio_range_any(const struct folio *folio, enum folio_blocks kind, size_t offset, size_t len)
+{
+	for_each_frame(it, folio, offset, len)
+		if (frame_blocks(it.frame, kind) & it.mask)
+			return true;
+	return false;
+}
+
+/** folio_count_blocks() - How many blocks of the whole folio are of a kind. */
+unsigned int folio_count_blocks(const struct folio *folio, enum folio_blocks kind)
+{
+	unsigned int nr = 0;
+
+	for_each_frame(it, folio, 0, folio_size(folio))
+		nr += __builtin_popcount(frame_blocks(it.frame, kind));
+	return nr;
+}
+
+static unsigned int nr_valid(const struct folio *folio)
+{
+	if (!folio->order)
+		return __builtin_popcount(frame_blocks(folio, BLOCKS_VALID));
+	return __atomic_load_n(&folio[1].nr_valid, __ATOMIC_ACQUIRE);
+}
+
+/** folio_nr_dirty() - How many pages of the folio hold a dirty block; 0: it is clean. */
+unsigned int folio_nr_dirty(const struct folio *folio)
+{
+	if (!folio->order)
+		return frame_blocks(folio, BLOCKS_DIRTY) != 0;
+	return __atomic_load_n(&folio[1].nr_dirty, __ATOMIC_ACQUIRE);
+}
+
+/* Does the folio hold a byte that is right? */
+bool folio_any_valid(const struct folio *folio)
+{
+	return nr_valid(folio);
+}
+
+/* The totals of a large folio change by a difference. */
+static void add_valid(struct folio *folio, int blocks)
+{
+	if (folio->order)
+		__atomic_store_n(&folio[1].nr_valid, folio[1].nr_valid + blocks, __ATOMIC_RELEASE);
+}
+
+static void add_dirty(struct folio *folio, int pages)
+{
+	if (folio->order)
+		__atomic_store_n(&folio[1].nr_dirty, folio[1].nr_dirty + pages, __ATOMIC_RELEASE);
+}
+
+/* A folio has got its order: counts what its frames hold. */
+void folio_count_totals(struct folio *folio)
+{
+	unsigned int valid = 0, dirty = 0;
+
+	if (!folio->order)
+		return;
+	for_each_frame(it, folio, 0, folio_size(folio)) {
+		valid += __builtin_popcount(frame_blocks(it.frame, BLOCKS_VALID));
+		dirty += frame_blocks(it.frame, BLOCKS_DIRTY) ? it.pages : 0;
+	}
+	__atomic_store_n(&folio[1].nr_valid, valid, __ATOMIC_RELEASE);
+	__atomic_store_n(&folio[1].nr_dirty, dirty, __ATOMIC_RELEASE);
 }
 
 bool folio_test_uptodate(const struct folio *folio)
 {
-	return folio_range_valid(folio, 0, folio_size(folio));
+	return nr_valid(folio) == folio_nr_blocks(folio);
+}
+
+bool folio_range_valid(const struct folio *folio, size_t offset, size_t len)
+{
+	return (folio->order && folio_test_uptodate(folio)) ||
+	       folio_range_all(folio, BLOCKS_VALID, offset, len);
 }
 
 void folio_mark_valid(struct folio *folio, size_t offset, size_t len)
 {
+	int blocks = 0;
+
 	cache_assert(folio_flags(folio) & FOLIO_LOCKED);
-	store_blocks(&folio->valid, folio->valid | folio_blocks(folio, offset, len));
+	for_each_frame(it, folio, offset, len) {
+		unsigned int old = frame_blocks(it.frame, BLOCKS_VALID);
+
+		set_frame_blocks(it.frame, BLOCKS_VALID, old | it.mask);
+		blocks += __builtin_popcount(it.mask & ~old);
+	}
+	add_valid(folio, blocks);
 }
 
 void folio_mark_uptodate(struct folio *folio)
 {
-	folio_mark_valid(folio, 0, folio_size(folio));
+	if (!folio_test_uptodate(folio))
+		folio_mark_valid(folio, 0, folio_size(folio));
+}
+
+/** folio_clear_valid() - The bytes of the blocks are not known any more. Context: Folio locked. */
+void folio_clear_valid(struct folio *folio, size_t offset, size_t len)
+{
+	int blocks = 0;
+
+	for_each_frame(it, folio, offset, len) {
+		unsigned int old = frame_blocks(it.frame, BLOCKS_VALID);
+
+		set_frame_blocks(it.frame, BLOCKS_VALID, old & ~it.mask);
+		blocks += __builtin_popcount(it.mask & old);
+	}
+	add_valid(folio, -blocks);
+}
+
+/* Sets or clears dirty bits. Folio locked, XArray lock held. Return: pages that changed. */
+unsigned int folio_set_dirty(struct folio *folio, size_t offset, size_t len)
+{
+	unsigned int pages = 0;
+
+	for_each_frame(it, folio, offset, len) {
+		unsigned int old = frame_blocks(it.frame, BLOCKS_DIRTY);
+
+		set_frame_blocks(it.frame, BLOCKS_DIRTY, old | it.mask);
+		pages += old ? 0 : it.pages;
+	}
+	add_dirty(folio, pages);
+	return pages;
+}
+
+unsigned int folio_clear_dirty(struct folio *folio, size_t offset, size_t len)
+{
+	unsigned int pages = 0;
+
+	for_each_frame(it, folio, offset, len) {
+		unsigned int old = frame_blocks(it.frame, BLOCKS_DIRTY);
+
+		set_frame_blocks(it.frame, BLOCKS_DIRTY, old & ~it.mask);
+		pages += old && !(old & ~it.mask) ? it.pages : 0;
+	}
+	add_dirty(folio, -(int)pages);
+	return pages;
+}
+
+/**
+ * folio_begin_write() - Its dirty blocks become those being written.
+ * @pages: out: pages that were dirty
+ *
+ * Context: Folio locked, XArray lock held.
+ * Return: How many blocks.
+ */
+unsigned int folio_begin_write(struct folio *folio, unsigned int *pages)
+{
+	unsigned int blocks = 0;
+
+	*pages = folio_nr_dirty(folio);
+	for_each_frame(it, folio, 0, folio_size(folio)) {
+		unsigned int dirty = frame_blocks(it.frame, BLOCKS_DIRTY);
+
+		cache_assert(!(dirty & ~frame_blocks(it.frame, BLOCKS_VALID)));
+		cache_assert(!frame_blocks(it.frame, BLOCKS_WRITING));
+		if (!dirty)
+			continue;
+		set_frame_blocks(it.frame, BLOCKS_WRITING, dirty);
+		set_frame_blocks(it.frame, BLOCKS_DIRTY, 0);
+		blocks += __builtin_popcount(dirty);
+	}
+	add_dirty(folio, -(int)*pages);
+	return blocks;
+}
+
+/**
+ * folio_end_write() - The blocks that were being written are clean, or dirty again if it @failed.
+ * @redirtied: out: pages that have become dirty
+ *
+ * Context: XArray lock held.
+ * Return: Pages that were being written.
+ */
+unsigned int folio_end_write(struct folio *folio, bool failed, unsigned int *redirtied)
+{
+	unsigned int pages = 0;
+
+	*redirtied = 0;
+	for_each_frame(it, folio, 0, folio_size(folio)) {
+		unsigned int writing = frame_blocks(it.frame, BLOCKS_WRITING);
+		unsigned int dirty = frame_blocks(it.frame, BLOCKS_DIRTY);
+
+		if (!writing)
+			continue;
+		pages += it.pages;
+		if (failed) {
+			*redirtied += dirty ? 0 : it.pages;
+			set_frame_blocks(it.frame, BLOCKS_DIRTY, dirty | writing);
+		}
+		set_frame_blocks(it.frame, BLOCKS_WRITING, 0);
+	}
+	add_dirty(folio, *redirtied);
+	return pages;
 }
 
 /**
@@ -210,20 +441,20 @@ void folio_mark_uptodate(struct folio *folio)
 void folio_mark_dirty(struct folio *folio, size_t offset, size_t len)
 {
 	struct mapping *mapping = folio->mapping;
-	unsigned int blocks = folio_blocks(folio, offset, len);
+	unsigned int pages;
 	bool was_clean;
 
 	cache_assert(folio_flags(folio) & FOLIO_LOCKED);
 	cache_assert(mapping && folio_range_valid(folio, offset, len));
-	if ((load_blocks(&folio->dirty) & blocks) == blocks)
+	if (folio_range_all(folio, BLOCKS_DIRTY, offset, len))
 		return;
 	xa_lock(&mapping->i_pages);
-	was_clean = !folio->dirty;
-	store_blocks(&folio->dirty, folio->dirty | blocks);
+	was_clean = !folio_nr_dirty(folio);
+	pages = folio_set_dirty(folio, offset, len);
+	__atomic_fetch_add(&mapping_flusher(mapping)->nr_dirty, pages, __ATOMIC_RELAXED);
 	if (was_clean) {
 		__xa_set_mark(&mapping->i_pages, folio->index, PAGECACHE_TAG_DIRTY);
 		__atomic_fetch_add(&mapping->nrdirty, 1, __ATOMIC_SEQ_CST);
-		__atomic_fetch_add(&mapping_flusher(mapping)->nr_dirty, 1, __ATOMIC_RELAXED);
 	}
 	xa_unlock(&mapping->i_pages);
 	if (was_clean)

@@ -7,16 +7,25 @@
  *
  * State
  *
- *	valid	bitmap of blocks (1 << mapping->block_shift bytes each) whose bytes are right
- *	dirty	bitmap of blocks that the backing does not have yet; dirty is a subset of valid
- *	writing	the blocks that the write in flight carries; empty unless WRITEBACK
- *	reserved  bitmap of blocks for which the owner's ops->reserve() holds space
+ *	VALID	blocks (1 << mapping->block_shift bytes each) whose bytes are right
+ *	DIRTY	blocks that the backing does not have yet; each of them is valid
+ *	WRITING	the blocks that the write in flight carries; none unless WRITEBACK
+ *	RESERVED  blocks for which the owner's ops->reserve() holds space
  *
- * A folio is UPTODATE iff all its blocks are valid. `valid` may be read without the lock (acquire:
- * who sees a bit sees the bytes). All four change only under the folio lock; `dirty` and `writing`
+ * Each frame's struct has the bits of the blocks in its page, so a folio of any order has its
+ * bitmaps without an allocation, and a split moves none of them. A block that is larger than a page
+ * has its bit with its first page. Of a folio's frames the first stands for the folio; the others
+ * have a count of 0, no mapping, and only their bits mean something. The second one of a large folio
+ * has its totals as well.
+ *
+ * A folio is UPTODATE iff all its blocks are valid. VALID may be read without the lock (acquire:
+ * who sees a bit sees the bytes). All four change only under the folio lock; DIRTY and WRITING
  * only under the XArray lock as well, and the end of a write changes these two under the XArray
- * lock alone (it clears `writing`, and after an error makes the blocks dirty again), so with the
+ * lock alone (it clears WRITING, and after an error makes the blocks dirty again), so with the
  * folio lock they stand still only while WRITEBACK is clear.
+ *
+ * Index and order of a folio stand still for who has a reference: a split needs to have the only
+ * one (truncate.c).
  *
  * Who may do what
  *
@@ -41,6 +50,8 @@
 #define PAGE_SIZE (1UL << PAGE_SHIFT)
 #endif
 #define MAX_FOLIO_ORDER 9
+#define MIN_BLOCK_SHIFT 10
+#define FOLIO_BLOCKS_MAX (PAGE_SIZE << MAX_FOLIO_ORDER >> MIN_BLOCK_SHIFT)
 
 typedef unsigned long pgoff_t;
 
@@ -57,15 +68,23 @@ enum folio_flag {
 	FOLIO_BUDDY = 1 << 6,	/* free: first frame of a block on a buddy list */
 };
 
+enum folio_blocks { BLOCKS_VALID, BLOCKS_DIRTY, BLOCKS_WRITING, BLOCKS_RESERVED, BLOCKS_KINDS };
+
 struct folio {
 	unsigned int flags;	/* enum folio_flag; atomic */
-	unsigned int refcount;	/* 0: free or frozen; atomic */
+	unsigned int refcount;	/* 0: free, frozen, or not the first frame; atomic */
 	struct mapping *mapping; /* NULL once removed; changes under folio lock + XArray lock */
-	pgoff_t index;		/* in pages */
+	union {
+		pgoff_t index;	/* in pages */
+		struct {	/* in the second frame; atomic */
+			uint16_t nr_valid; /* blocks */
+			uint16_t nr_dirty; /* pages with a dirty block */
+		};
+	};
 	uint8_t order;
 	uint8_t block_shift;	/* its mapping's, from filemap_add_folio() on */
 	uint8_t level;		/* enum mapping_level that it was allocated for */
-	uint8_t valid, dirty, writing, reserved; /* see above; the first three atomic */
+	uint8_t blocks[BLOCKS_KINDS]; /* of this frame's page; see above; the first three atomic */
 	struct list_head lru;	/* under the LRU lock, or the buddy list while free */
 	void *address;		/* constant, as is the next one */
 	struct cache *cache;
@@ -75,6 +94,12 @@ void *folio_address(const struct folio *folio);
 size_t folio_size(const struct folio *folio);
 /* Offset of the folio's first byte in its mapping. */
 loff_t folio_pos(const struct folio *folio);
+/* The index behind its last page. */
+pgoff_t folio_next_index(const struct folio *folio);
+unsigned int folio_nr_blocks(const struct folio *folio);
+/* Number of its first block in its mapping. */
+loff_t folio_first_block(const struct folio *folio);
+void *folio_block_address(const struct folio *folio, unsigned int block);
 
 bool folio_try_get(struct folio *folio);
 void folio_get(struct folio *folio);
@@ -86,6 +111,16 @@ void folio_unlock(struct folio *folio);
 
 bool folio_test_uptodate(const struct folio *folio);
 bool folio_test_writeback(const struct folio *folio);
+/* Is the block, counted from the folio's first one, one of these? */
+bool folio_block(const struct folio *folio, enum folio_blocks kind, unsigned int block);
+/*
+ * The first run of blocks from *@block on that are (@is) or are not of a kind.
+ * Return: its length, with its start in *@block; 0 when there is none.
+ */
+unsigned int folio_find_run(const struct folio *folio, enum folio_blocks kind, bool is,
+			    unsigned int *block);
+/* The owner's, in its ops: space for a block is held, or no more. Folio locked. */
+void folio_set_reserved(struct folio *folio, unsigned int block, bool reserved);
 /* True when all blocks that touch [offset, offset + len) of the folio are valid. */
 bool folio_range_valid(const struct folio *folio, size_t offset, size_t len);
 /* Sets every block valid: the last step of a read. Folio locked. */

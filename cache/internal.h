@@ -17,7 +17,7 @@
 
 #define cache_assert(condition) assert(condition)
 
-#define RUN_MAX 256 /* folios of one read or write of the backing: 1 MiB */
+#define RUN_MAX 256 /* pages, at most, of one read or write of the backing: 1 MiB */
 #define RECLAIM_BATCH 32
 #define FLUSHERS_MAX 4
 #define MSEC 1000000ULL /* in ns */
@@ -33,7 +33,7 @@ struct lru {
 struct flusher {
 	struct cache *cache;
 	enum mapping_level level;
-	unsigned long nr_dirty, nr_writeback; /* folios; atomic */
+	unsigned long nr_dirty, nr_writeback; /* pages; atomic */
 	bool pressure;	       /* write without regard to age; atomic, set under the lock */
 	unsigned int failures; /* failed passes since the last good one; atomic */
 
@@ -66,8 +66,8 @@ struct cache {
 	struct folio *frames;
 	unsigned long nr_frames;
 	unsigned long device_share;	/* frames that FILE folios never take */
-	unsigned long background, hard; /* dirty folios of one level: flush, and wait */
-	unsigned int run_max;		/* folios of one run, at most RUN_MAX */
+	unsigned long background, hard; /* dirty pages of one level: flush, and wait */
+	unsigned int run_max;		/* pages of one run, at most RUN_MAX */
 
 	/* arena lock */
 	pthread_mutex_t arena_lock;
@@ -120,15 +120,64 @@ static inline unsigned int folio_flags(const struct folio *folio)
 	return __atomic_load_n(&folio->flags, __ATOMIC_ACQUIRE);
 }
 
-static inline uint8_t load_blocks(const uint8_t *mask)
+/* The bits of one frame. */
+static inline unsigned int frame_blocks(const struct folio *frame, enum folio_blocks kind)
 {
-	return __atomic_load_n(mask, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&frame->blocks[kind], __ATOMIC_ACQUIRE);
 }
 
-static inline void store_blocks(uint8_t *mask, uint8_t value)
+static inline void set_frame_blocks(struct folio *frame, enum folio_blocks kind, uint8_t bits)
 {
-	__atomic_store_n(mask, value, __ATOMIC_RELEASE);
+	__atomic_store_n(&frame->blocks[kind], bits, __ATOMIC_RELEASE);
 }
+
+/* Going over the frames that have the bits of a range: for_each_frame(). */
+struct frame_iter {
+	struct folio *folio;
+	struct folio *frame;	/* the present one */
+	unsigned int mask;	/* the bits in it that the range touches */
+	unsigned int pages;	/* that its bits speak of: 1, or those of a block larger than a page */
+	unsigned int next, end;	/* blocks of the folio */
+};
+
+static inline struct frame_iter frame_iter_init(const struct folio *folio, size_t offset,
+						size_t len)
+{
+	unsigned int shift = folio->block_shift;
+
+	cache_assert(offset + len <= PAGE_SIZE << folio->order);
+	return (struct frame_iter){
+		.folio = (struct folio *)folio,
+		.pages = shift > PAGE_SHIFT ? 1U << (shift - PAGE_SHIFT) : 1,
+		.next = offset >> shift,
+		.end = len ? ((offset + len - 1) >> shift) + 1 : 0,
+	};
+}
+
+static inline bool frame_iter_next(struct frame_iter *it)
+{
+	unsigned int shift = it->folio->block_shift, first = it->next, bits, stop;
+
+	if (first >= it->end)
+		return false;
+	if (shift >= PAGE_SHIFT) {
+		it->frame = it->folio + ((size_t)first << (shift - PAGE_SHIFT));
+		it->mask = 1;
+		it->next++;
+		return true;
+	}
+	bits = PAGE_SHIFT - shift;
+	it->frame = it->folio + (first >> bits);
+	stop = ((first >> bits) + 1) << bits;
+	if (stop > it->end)
+		stop = it->end;
+	it->mask = ((1U << (stop - first)) - 1) << (first & ((1U << bits) - 1));
+	it->next = stop;
+	return true;
+}
+
+#define for_each_frame(it, folio, offset, len)                                                     \
+	for (struct frame_iter it = frame_iter_init(folio, offset, len); frame_iter_next(&it);)
 
 static inline void folio_set_flags(struct folio *folio, unsigned int bits)
 {
@@ -140,8 +189,17 @@ static inline void folio_clear_flags(struct folio *folio, unsigned int bits)
 	__atomic_fetch_and(&folio->flags, ~bits, __ATOMIC_ACQ_REL);
 }
 
-unsigned int folio_blocks(const struct folio *folio, size_t offset, size_t len);
-unsigned int folio_all_blocks(const struct folio *folio);
+bool folio_range_all(const struct folio *folio, enum folio_blocks kind, size_t offset, size_t len);
+bool folio_range_any(const struct folio *folio, enum folio_blocks kind, size_t offset, size_t len);
+unsigned int folio_count_blocks(const struct folio *folio, enum folio_blocks kind);
+unsigned int folio_nr_dirty(const struct folio *folio);
+bool folio_any_valid(const struct folio *folio);
+void folio_count_totals(struct folio *folio);
+void folio_clear_valid(struct folio *folio, size_t offset, size_t len);
+unsigned int folio_set_dirty(struct folio *folio, size_t offset, size_t len);
+unsigned int folio_clear_dirty(struct folio *folio, size_t offset, size_t len);
+unsigned int folio_begin_write(struct folio *folio, unsigned int *pages);
+unsigned int folio_end_write(struct folio *folio, bool failed, unsigned int *redirtied);
 bool folio_freeze(struct folio *folio, unsigned int expected);
 void folio_end_writeback(struct folio *folio);
 

@@ -34,21 +34,22 @@ struct folio_batch {
 /**
  * struct mapping_ops - what the owner of a mapping does for the cache
  *
- * @read_folios: Fill a contiguous run of locked folios, all of this mapping. Only blocks that are
- *	not valid are written to (valid ones may be newer than the backing). Bytes at or past the
- *	mapping's size are zeroed. Calls folio_mark_uptodate() on each folio that has become right;
- *	returns 0, or the first error (folios without UPTODATE then failed). May sleep.
- * @write_folios: Write the blocks in ->writing of a contiguous run of folios that are locked and
+ * @read_folios: Fill a contiguous run of locked folios, all of this mapping, of any orders. Only
+ *	blocks that are not VALID are written to (valid ones may be newer than the backing). Bytes
+ *	at or past the mapping's size are zeroed. Calls folio_mark_uptodate() on each folio that has
+ *	become right, or folio_mark_valid() for the part of it that has; returns 0, or the first
+ *	error (blocks that are not valid then failed). May sleep.
+ * @write_folios: Write the WRITING blocks of a contiguous run of folios that are locked and
  *	under WRITEBACK. Must folio_unlock() every one of them once the place of each block is
- *	settled and the owner's state of the folio (reserved) is brought up to date, before it
- *	waits for the I/O. Returns 0, or an error for the run: the cache then marks ->writing dirty
- *	again and records the error. Ending WRITEBACK is the cache's work. May sleep.
+ *	settled and the owner's state of the folio (RESERVED) is brought up to date, before it
+ *	waits for the I/O. Returns 0, or an error for the run: the cache then marks these blocks
+ *	dirty again and records the error. Ending WRITEBACK is the cache's work. May sleep.
  * @reserve: Before the blocks that touch [offset, offset + len) of a locked folio become dirty:
- *	make sure that writing them back cannot fail for want of space, and note it in
- *	folio->reserved. Returns 0, -ENOSPC or another error. NULL: nothing to reserve.
- * @unreserve: Dirty blocks of @mask are dropped without being written (truncation, invalidation);
- *	give back what reserved & mask holds and clear these bits. Folio locked. NULL when reserve
- *	is.
+ *	make sure that writing them back cannot fail for want of space, and note it with
+ *	folio_set_reserved(). Returns 0, -ENOSPC or another error. NULL: nothing to reserve.
+ * @unreserve: The blocks that touch [offset, offset + len) are dropped without being written
+ *	(truncation, invalidation); give back what is RESERVED of them and clear these bits. Folio
+ *	locked. NULL when reserve is.
  * @pin: A flusher wants to work on the mapping: keep its owner alive; false when it is going away.
  *	Called under a lock of the cache's: must not sleep long nor call the cache. NULL: always
  *	alive while attached (mapping_finish() waits for the flusher).
@@ -58,7 +59,7 @@ struct mapping_ops {
 	int (*read_folios)(struct mapping *mapping, struct folio **folios, unsigned int nr);
 	int (*write_folios)(struct mapping *mapping, struct folio **folios, unsigned int nr);
 	int (*reserve)(struct mapping *mapping, struct folio *folio, size_t offset, size_t len);
-	void (*unreserve)(struct mapping *mapping, struct folio *folio, unsigned int mask);
+	void (*unreserve)(struct mapping *mapping, struct folio *folio, size_t offset, size_t len);
 	bool (*pin)(struct mapping *mapping);
 	void (*unpin)(struct mapping *mapping);
 };

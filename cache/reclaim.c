@@ -184,7 +184,7 @@ static bool evict_locked(struct mapping *mapping, struct folio *folio, bool *dir
 	XA_STATE(xas, &mapping->i_pages, folio->index);
 
 	xas_lock(&xas);
-	if (folio->dirty || folio_test_writeback(folio)) {
+	if (folio_nr_dirty(folio) || folio_test_writeback(folio)) {
 		*dirty = true;
 		xas_unlock(&xas);
 		return false;
@@ -211,7 +211,7 @@ static bool evict(struct folio *folio, bool *dirty)
 	if (!folio_trylock(folio))
 		return false;
 	mapping = folio->mapping;
-	if (mapping && (load_blocks(&folio->dirty) || folio_test_writeback(folio)))
+	if (mapping && (folio_nr_dirty(folio) || folio_test_writeback(folio)))
 		*dirty = true; /* spares the lock; what counts is looked at under it */
 	else if (mapping)
 		done = evict_locked(mapping, folio, dirty);

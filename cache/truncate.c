@@ -67,28 +67,27 @@ static unsigned int find_folios(struct mapping *mapping, pgoff_t *start, pgoff_t
 	return batch->nr;
 }
 
-/* The blocks of @mask lose their dirt and reservation. Folio locked, no WRITEBACK. */
-static void forget_dirty(struct mapping *mapping, struct folio *folio, unsigned int mask)
+/* The blocks that touch the range lose their dirt and reservation. Folio locked, no WRITEBACK. */
+static void forget_dirty(struct mapping *mapping, struct folio *folio, size_t offset, size_t len)
 {
 	struct flusher *flusher = mapping_flusher(mapping);
-	bool clean;
+	unsigned int pages;
 
-	if (folio->reserved & mask)
-		mapping->ops->unreserve(mapping, folio, mask);
-	cache_assert(!(folio->reserved & mask));
-	if (!(load_blocks(&folio->dirty) & mask))
+	if (folio_range_any(folio, BLOCKS_RESERVED, offset, len))
+		mapping->ops->unreserve(mapping, folio, offset, len);
+	cache_assert(!folio_range_any(folio, BLOCKS_RESERVED, offset, len));
+	if (!folio_nr_dirty(folio) || !folio_range_any(folio, BLOCKS_DIRTY, offset, len))
 		return;
 	xa_lock(&mapping->i_pages);
-	store_blocks(&folio->dirty, folio->dirty & ~mask);
-	clean = !folio->dirty;
-	if (clean) {
+	pages = folio_clear_dirty(folio, offset, len);
+	__atomic_fetch_sub(&flusher->nr_dirty, pages, __ATOMIC_RELAXED);
+	if (!folio_nr_dirty(folio)) {
 		__xa_clear_mark(&mapping->i_pages, folio->index, PAGECACHE_TAG_DIRTY);
 		__xa_clear_mark(&mapping->i_pages, folio->index, PAGECACHE_TAG_TOWRITE);
 		__atomic_fetch_sub(&mapping->nrdirty, 1, __ATOMIC_SEQ_CST);
-		__atomic_fetch_sub(&flusher->nr_dirty, 1, __ATOMIC_RELAXED);
 	}
 	xa_unlock(&mapping->i_pages);
-	if (clean)
+	if (pages)
 		flusher_progress(flusher);
 }
 
@@ -100,7 +99,7 @@ static void remove_folios(struct mapping *mapping, struct folio **folios, unsign
 
 	for (i = 0; i < nr; i++) {
 		cache_assert(!folio_test_writeback(folios[i]));
-		forget_dirty(mapping, folios[i], folio_all_blocks(folios[i]));
+		forget_dirty(mapping, folios[i], 0, folio_size(folios[i]));
 	}
 	xas_lock(&xas);
 	for (i = 0; i < nr; i++) {
@@ -264,6 +263,18 @@ static int edge_get(struct mapping *mapping, struct edge *edge)
 	return err;
 }
 
+/* Gives back what is reserved for blocks that are not dirty. Folio locked, no WRITEBACK. */
+static void unreserve_clean(struct mapping *mapping, struct folio *folio)
+{
+	size_t bs = 1UL << folio->block_shift;
+	unsigned int block;
+
+	for (block = 0; block < folio_nr_blocks(folio); block++)
+		if (folio_block(folio, BLOCKS_RESERVED, block) &&
+		    !folio_block(folio, BLOCKS_DIRTY, block))
+			mapping->ops->unreserve(mapping, folio, block * bs, bs);
+}
+
 /* Locks the folio and reserves for the blocks that will be dirty. */
 static int edge_lock(struct mapping *mapping, struct edge *edge)
 {
@@ -281,7 +292,7 @@ static int edge_lock(struct mapping *mapping, struct edge *edge)
 		err = reserve_cut(mapping, folio, edge_lo(edge), edge_hi(edge), edge_hi(edge) - 1);
 	if (!err)
 		return 0;
-	forget_dirty(mapping, folio, folio->reserved & ~load_blocks(&folio->dirty));
+	unreserve_clean(mapping, folio);
 	folio_unlock(folio);
 	edge_put(edge);
 	return err;
@@ -309,7 +320,7 @@ static void edge_zero(struct mapping *mapping, struct edge *edge)
 	zero_cut(folio, lo, hi, lo);
 	zero_cut(folio, lo, hi, hi - 1);
 	if (first < last) {
-		forget_dirty(mapping, folio, folio_blocks(folio, first, last - first));
+		forget_dirty(mapping, folio, first, last - first);
 		folio_zero(folio, first, last - first);
 	}
 	folio_unlock(folio);
@@ -384,11 +395,10 @@ static void invalidate_part(struct mapping *mapping, struct folio *folio, loff_t
 	loff_t pos = folio_pos(folio);
 	size_t lo = start > pos ? start - pos : 0;
 	size_t hi = end - pos < (loff_t)folio_size(folio) ? end - pos : folio_size(folio);
-	unsigned int mask = folio_blocks(folio, lo, hi - lo);
 
-	forget_dirty(mapping, folio, mask);
-	store_blocks(&folio->valid, folio->valid & ~mask);
-	if (!folio->valid) {
+	forget_dirty(mapping, folio, lo, hi - lo);
+	folio_clear_valid(folio, lo, hi - lo);
+	if (!folio_any_valid(folio)) {
 		remove_folios(mapping, &folio, 1);
 		return;
 	}

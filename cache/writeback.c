@@ -12,7 +12,7 @@
  * that is in flight, and then looks at the folio again: it may be dirty once more. Other passes
  * leave such folios for later. All go on past errors and return the first.
  *
- *	state of a folio		dirty	writing	WRITEBACK  marks
+ *	state of a folio		DIRTY	WRITING	WRITEBACK  marks
  *	clean				0	0	-	   none
  *	dirty				!=0	0	-	   DIRTY (TOWRITE)
  *	being written			0	!=0	x	   WRITEBACK
@@ -55,7 +55,7 @@ static bool lock_dirty(struct mapping *mapping, struct folio *folio, bool sync)
 	if (folio->mapping == mapping) {
 		if (sync)
 			folio_wait_writeback(folio);
-		if (load_blocks(&folio->dirty) && !folio_test_writeback(folio))
+		if (folio_nr_dirty(folio) && !folio_test_writeback(folio))
 			return true;
 	}
 	folio_unlock(folio);
@@ -91,18 +91,16 @@ static unsigned int extend_run(struct mapping *mapping, struct folio **folios, p
 static unsigned int begin_run(struct mapping *mapping, struct folio **folios, unsigned int nr)
 {
 	struct flusher *flusher = mapping_flusher(mapping);
+	unsigned int i, part, blocks = 0, pages = 0;
 	XA_STATE(xas, &mapping->i_pages, 0);
-	unsigned int i, blocks = 0;
 
 	xas_lock(&xas);
 	for (i = 0; i < nr; i++) {
 		struct folio *folio = folios[i];
 
-		cache_assert(folio->dirty && !folio->writing);
-		cache_assert(!(folio->dirty & ~folio->valid));
-		blocks += __builtin_popcount(folio->dirty);
-		store_blocks(&folio->writing, folio->dirty);
-		store_blocks(&folio->dirty, 0);
+		cache_assert(folio_nr_dirty(folio));
+		blocks += folio_begin_write(folio, &part);
+		pages += part;
 		folio_set_flags(folio, FOLIO_WRITEBACK);
 		xas_set(&xas, folio->index);
 		xas_load(&xas);
@@ -111,53 +109,53 @@ static unsigned int begin_run(struct mapping *mapping, struct folio **folios, un
 		xas_clear_mark(&xas, PAGECACHE_TAG_TOWRITE);
 	}
 	__atomic_fetch_sub(&mapping->nrdirty, nr, __ATOMIC_SEQ_CST);
-	__atomic_fetch_sub(&flusher->nr_dirty, nr, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&flusher->nr_writeback, nr, __ATOMIC_RELAXED);
+	__atomic_fetch_sub(&flusher->nr_dirty, pages, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&flusher->nr_writeback, pages, __ATOMIC_RELAXED);
 	xas_unlock(&xas);
 	return blocks;
 }
 
-/* What was being written is clean, or dirty again if it @failed. Return: folios dirty again. */
-static unsigned int finish_folios(struct mapping *mapping, struct folio **folios, unsigned int nr,
-				  bool failed)
+/* What was being written is clean, or dirty again if it @failed. Return: are any dirty again? */
+static bool finish_folios(struct mapping *mapping, struct folio **folios, unsigned int nr,
+			  bool failed)
 {
+	unsigned int i, part, folios_dirty = 0, pages = 0, pages_dirty = 0;
+	struct flusher *flusher = mapping_flusher(mapping);
 	XA_STATE(xas, &mapping->i_pages, 0);
-	unsigned int i, redirtied = 0;
 
 	xas_lock(&xas);
 	for (i = 0; i < nr; i++) {
 		struct folio *folio = folios[i];
+		bool was_clean = !folio_nr_dirty(folio);
 
 		xas_set(&xas, folio->index);
 		xas_load(&xas);
-		if (failed) {
-			if (!folio->dirty) {
-				redirtied++;
-				xas_set_mark(&xas, PAGECACHE_TAG_DIRTY);
-			}
-			store_blocks(&folio->dirty, folio->dirty | folio->writing);
+		pages += folio_end_write(folio, failed, &part);
+		pages_dirty += part;
+		if (failed && was_clean) {
+			folios_dirty++;
+			xas_set_mark(&xas, PAGECACHE_TAG_DIRTY);
 		}
-		store_blocks(&folio->writing, 0);
 		folio_end_writeback(folio);
 		xas_clear_mark(&xas, PAGECACHE_TAG_WRITEBACK);
 	}
-	__atomic_fetch_add(&mapping->nrdirty, redirtied, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&mapping->nrdirty, folios_dirty, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&flusher->nr_dirty, pages_dirty, __ATOMIC_RELAXED);
+	__atomic_fetch_sub(&flusher->nr_writeback, pages, __ATOMIC_RELAXED);
 	xas_unlock(&xas);
-	return redirtied;
+	return folios_dirty;
 }
 
 static void end_run(struct mapping *mapping, struct folio **folios, unsigned int nr, int err)
 {
-	struct flusher *flusher = mapping_flusher(mapping);
-	unsigned int i, redirtied = finish_folios(mapping, folios, nr, err != 0);
+	bool redirtied = finish_folios(mapping, folios, nr, err != 0);
+	unsigned int i;
 
-	__atomic_fetch_add(&flusher->nr_dirty, redirtied, __ATOMIC_RELAXED);
-	__atomic_fetch_sub(&flusher->nr_writeback, nr, __ATOMIC_RELAXED);
 	if (redirtied)
 		flusher_queue(mapping);
 	for (i = 0; i < nr; i++)
 		folio_put(folios[i]);
-	flusher_progress(flusher);
+	flusher_progress(mapping_flusher(mapping));
 	arena_wake(mapping->cache);
 }
 

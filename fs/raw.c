@@ -18,13 +18,12 @@
 #include <time.h>
 #include <unistd.h>
 #include "log.h"
+#include "transfers.h"
 #include "volume.h"
 
 #define RAW_ROOT_INO 1
 #define RAW_FILE_INO 2
 #define RAW_BLOCK 4096
-/* Pieces of one write or read call of the cache: its runs are at most this long. */
-#define RAW_RUN 512
 
 struct raw_volume {
 	struct volume vol;
@@ -185,81 +184,75 @@ static int raw_sync(struct volume *volume)
 	return raw_fsync(&to_raw(volume)->file, false);
 }
 
-/* The bytes of @folio that lie inside the image. */
-static size_t inside(const struct mapping *mapping, const struct folio *folio)
+/* Adds the folio's blocks that are (@is) or are not of a kind, as far as the image goes. */
+static int add_blocks(struct transfers *t, struct folio *folio, enum folio_blocks kind, bool is)
 {
-	loff_t left = mapping_size(mapping) - folio_pos(folio);
+	unsigned int block = 0, nr;
+	int err = 0;
 
-	if (left <= 0)
-		return 0;
-	return left < (loff_t)folio_size(folio) ? (size_t)left : folio_size(folio);
+	while (!err && (nr = folio_find_run(folio, kind, is, &block))) {
+		loff_t pos = folio_pos(folio) + (loff_t)block * RAW_BLOCK;
+		size_t len = (size_t)nr * RAW_BLOCK;
+
+		if (pos >= (loff_t)t->image->size)
+			break;
+		if ((uint64_t)pos + len > t->image->size)
+			len = t->image->size - pos;
+		err = transfers_add(t, pos, folio_block_address(folio, block), len);
+		block += nr;
+	}
+	return err;
 }
 
-/* Reads one stretch of folios none of which has valid bytes. */
-static int read_stretch(struct image *image, struct folio **folios, unsigned int nr)
+/* What lies behind the end of the image reads as zeros. */
+static void zero_behind(struct folio *folio, loff_t size)
 {
-	struct iovec iov[RAW_RUN];
-	struct image_io io = {.offset = folio_pos(folios[0]), .iov = iov, .iovcnt = nr};
-	int ret;
+	loff_t pos = folio_pos(folio);
+	size_t keep = size > pos ? size - pos : 0;
 
-	for (unsigned int i = 0; i < nr; i++) {
-		iov[i].iov_base = folio_address(folios[i]);
-		iov[i].iov_len = folio_size(folios[i]);
-	}
-	ret = image_submit(image, &io, 1);
-	if (ret)
-		return ret;
-	for (unsigned int i = 0; i < nr; i++)
-		folio_mark_uptodate(folios[i]);
-	return 0;
+	if (keep < folio_size(folio))
+		folio_zero(folio, keep, folio_size(folio) - keep);
 }
 
 static int raw_read_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
 {
 	struct raw_volume *raw = mapping->owner;
-	unsigned int start, end;
+	struct transfers t;
 	int ret = 0;
 
-	for (start = 0; start < nr; start = end) {
-		int err;
-
-		end = start + 1;
-		if (folio_test_uptodate(folios[start]))
-			continue;
-		while (end < nr && end - start < RAW_RUN && !folio_test_uptodate(folios[end]))
-			end++;
-		err = read_stretch(raw->vol.image, folios + start, end - start);
-		if (!ret)
-			ret = err;
+	transfers_init(&t, raw->vol.image, false);
+	for (unsigned int i = 0; i < nr && !ret; i++)
+		ret = add_blocks(&t, folios[i], BLOCKS_VALID, false);
+	if (!ret) {
+		ret = transfers_submit(&t);
+		for (unsigned int i = 0; i < nr; i++) {
+			zero_behind(folios[i], mapping_size(mapping));
+			transfers_mark_valid(&t, folios[i], ret);
+		}
 	}
+	transfers_finish(&t);
 	return ret;
 }
 
 static int raw_write_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
 {
 	struct raw_volume *raw = mapping->owner;
-	struct iovec iov[RAW_RUN];
+	struct transfers t;
 	int ret = 0;
 
 	/*
 	 * Every block has its place, and WRITEBACK keeps the folios and their bytes where they
 	 * are.
 	 */
-	for (unsigned int i = 0; i < nr; i++)
-		folio_unlock(folios[i]);
-	for (unsigned int start = 0; start < nr; start += RAW_RUN) {
-		struct image_io io = {
-			.offset = folio_pos(folios[start]), .iov = iov, .write = true};
-		int err;
-
-		for (unsigned int i = start; i < nr && io.iovcnt < RAW_RUN; i++, io.iovcnt++) {
-			iov[io.iovcnt].iov_base = folio_address(folios[i]);
-			iov[io.iovcnt].iov_len = inside(mapping, folios[i]);
-		}
-		err = image_submit(raw->vol.image, &io, 1);
+	transfers_init(&t, raw->vol.image, true);
+	for (unsigned int i = 0; i < nr; i++) {
 		if (!ret)
-			ret = err;
+			ret = add_blocks(&t, folios[i], BLOCKS_WRITING, true);
+		folio_unlock(folios[i]);
 	}
+	if (!ret)
+		ret = transfers_submit(&t);
+	transfers_finish(&t);
 	return ret;
 }
 

@@ -17,26 +17,29 @@
 #include <errno.h>
 #include "file.h"
 
-/* Worst growth of the map for @delayed blocks, one more of which is at @lblk. */
-static uint32_t worst_meta(struct ext4_inode *inode, uint32_t delayed, uint32_t lblk,
-			   unsigned int extents)
+/* Worst growth of the map for @delayed blocks, of which the newest lie in [first, last]. */
+static uint32_t worst_meta(struct ext4_inode *inode, uint32_t delayed, uint32_t first,
+			   uint32_t last, unsigned int extents)
 {
 	struct ext4_volume *vol = ext4_vol(inode);
-	uint32_t group, worst = inode->delayed_meta;
+	uint32_t per_group = vol->fs->blocksize / 4, group, groups, worst = inode->delayed_meta;
 
 	if (map_is_extents(inode))
 		return extents_worst(vol, extents, delayed);
-	if (lblk < MAP_DIRECT)
+	if (last < MAP_DIRECT)
 		return worst;
 	/* One indirect block at each level, once for each block of the lowest. */
-	group = 1 + (lblk - MAP_DIRECT) / (vol->fs->blocksize / 4);
-	if (group != inode->delayed_group || !worst)
-		worst += 3;
+	first = first < MAP_DIRECT ? 0 : first - MAP_DIRECT;
+	group = 1 + (last - MAP_DIRECT) / per_group;
+	groups = group - first / per_group;
+	if (1 + first / per_group == inode->delayed_group && worst)
+		groups--;
+	worst += 3 * groups;
 	inode->delayed_group = group;
 	return worst < 3 * delayed + 3 ? worst : 3 * delayed + 3;
 }
 
-static int reserve_blocks(struct ext4_inode *inode, uint32_t nr, uint32_t lblk)
+static int reserve_blocks(struct ext4_inode *inode, uint32_t nr, uint32_t first, uint32_t last)
 {
 	struct ext4_volume *vol = ext4_vol(inode);
 	struct ext4_map *map = &inode->map;
@@ -49,7 +52,7 @@ static int reserve_blocks(struct ext4_inode *inode, uint32_t nr, uint32_t lblk)
 	pthread_rwlock_unlock(&map->lock);
 
 	pthread_mutex_lock(&vol->space_lock);
-	worst = worst_meta(inode, inode->delayed + nr, lblk, extents);
+	worst = worst_meta(inode, inode->delayed + nr, first, last, extents);
 	more = worst > inode->delayed_meta ? worst - inode->delayed_meta : 0;
 	err = blocks_reserve_counted(vol, (uint64_t)nr + more);
 	if (!err) {
@@ -89,35 +92,44 @@ void delalloc_release(struct ext4_inode *inode, uint32_t blocks)
 int file_reserve(struct mapping *mapping, struct folio *folio, size_t offset, size_t len)
 {
 	struct ext4_inode *inode = mapping->owner;
-	unsigned int shift = mapping->block_shift, need = 0, nr = 0;
+	unsigned int shift = mapping->block_shift, nr = 0;
 	unsigned int first = offset >> shift, last = (offset + len - 1) >> shift;
 	uint32_t base = folio_lblk(folio);
+	bool need[FOLIO_BLOCKS_MAX];
 	int err;
 
 	for (unsigned int b = first; b <= last; b++) {
 		struct map_extent found;
 
-		if ((folio->dirty | folio->reserved) & 1u << b)
+		need[b] = false;
+		if (folio_block(folio, BLOCKS_DIRTY, b) || folio_block(folio, BLOCKS_RESERVED, b))
 			continue;
 		err = map_find(inode, base + b, &found);
 		if (err)
 			return err;
-		if (!found.pblk) {
-			need |= 1u << b;
-			nr++;
-		}
+		need[b] = !found.pblk;
+		nr += need[b];
 	}
-	if (!need)
+	if (!nr)
 		return 0;
-	err = reserve_blocks(inode, nr, base + first);
-	if (!err)
-		folio->reserved |= need;
+	err = reserve_blocks(inode, nr, base + first, base + last);
+	for (unsigned int b = first; !err && b <= last; b++) {
+		if (need[b])
+			folio_set_reserved(folio, b, true);
+	}
 	return err;
 }
 
-void file_unreserve(struct mapping *mapping, struct folio *folio, unsigned int mask)
+void file_unreserve(struct mapping *mapping, struct folio *folio, size_t offset, size_t len)
 {
-	mask &= folio->reserved;
-	folio->reserved &= ~mask;
-	delalloc_release(mapping->owner, __builtin_popcount(mask));
+	unsigned int first = offset >> mapping->block_shift, nr = 0;
+	unsigned int last = (offset + len - 1) >> mapping->block_shift;
+
+	for (unsigned int b = first; b <= last; b++) {
+		if (!folio_block(folio, BLOCKS_RESERVED, b))
+			continue;
+		folio_set_reserved(folio, b, false);
+		nr++;
+	}
+	delalloc_release(mapping->owner, nr);
 }

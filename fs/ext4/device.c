@@ -19,68 +19,26 @@
 #include <stdlib.h>
 #include <string.h>
 #include "ext4.h"
+#include "transfers.h"
 
-/* Transfers are built for this many folios at a time; a folio has at most 4 blocks. */
-#define CHUNK 32
-#define BLOCKS_PER_PAGE_MAX 4
-
-struct transfer {
-	struct image_io io[CHUNK * BLOCKS_PER_PAGE_MAX];
-	struct iovec iov[CHUNK * BLOCKS_PER_PAGE_MAX];
-	unsigned int nr_io, nr_iov;
-	uint64_t end;		/* of the last io */
-	bool write;
-};
-
-static void transfer_add(struct transfer *t, uint64_t pos, void *mem, size_t len)
+/* Adds the folio's blocks that are (@is) or are not of a kind, as far as the mapping goes. */
+static int add_blocks(struct transfers *t, struct folio *folio, enum folio_blocks kind, bool is)
 {
-	struct image_io *io = t->nr_io ? &t->io[t->nr_io - 1] : NULL;
-	struct iovec *iov = t->nr_iov ? &t->iov[t->nr_iov - 1] : NULL;
-	bool next = io && t->end == pos;
+	loff_t size = mapping_size(folio->mapping), pos;
+	unsigned int block = 0, nr;
+	int err = 0;
 
-	t->end = pos + len;
-	if (next && (char *)iov->iov_base + iov->iov_len == mem) {
-		iov->iov_len += len;
-		return;
+	for (; !err && (nr = folio_find_run(folio, kind, is, &block)); block += nr) {
+		size_t len = (size_t)nr << folio->block_shift;
+
+		pos = folio_pos(folio) + ((loff_t)block << folio->block_shift);
+		if (pos >= size)
+			break;
+		if (pos + (loff_t)len > size)
+			len = size - pos;
+		err = transfers_add(t, pos, folio_block_address(folio, block), len);
 	}
-	iov = &t->iov[t->nr_iov++];
-	*iov = (struct iovec){ .iov_base = mem, .iov_len = len };
-	if (next) {
-		io->iovcnt++;
-		return;
-	}
-	t->io[t->nr_io++] =
-		(struct image_io){ .offset = pos, .iov = iov, .iovcnt = 1, .write = t->write };
-}
-
-/* Adds the blocks of @mask, as far as they lie before @size. */
-static void transfer_add_folio(struct transfer *t, struct folio *folio, unsigned int mask,
-			       loff_t size)
-{
-	size_t block = (size_t)1 << folio->mapping->block_shift;
-	char *mem = folio_address(folio);
-	loff_t pos = folio_pos(folio);
-
-	for (unsigned int i = 0; i * block < folio_size(folio); i++) {
-		if (mask >> i & 1 && pos + (loff_t)(i * block) < size)
-			transfer_add(t, pos + i * block, mem + i * block, block);
-	}
-}
-
-static bool transfer_failed_in(const struct transfer *t, const struct folio *folio)
-{
-	uint64_t start = folio_pos(folio), end = start + folio_size(folio);
-
-	for (unsigned int i = 0; i < t->nr_io; i++) {
-		const struct image_io *io = &t->io[i];
-		uint64_t stop = io->offset;
-
-		for (unsigned int j = 0; j < io->iovcnt; j++)
-			stop += io->iov[j].iov_len;
-		if (io->result < 0 && io->offset < end && start < stop)
-			return true;
-	}
-	return false;
+	return err;
 }
 
 static void zero_behind(struct folio *folio, loff_t size)
@@ -92,64 +50,43 @@ static void zero_behind(struct folio *folio, loff_t size)
 		folio_zero(folio, keep, room - keep);
 }
 
-static int read_chunk(struct ext4_volume *vol, struct folio **folios, unsigned int nr)
-{
-	struct transfer t = { .write = false };
-	loff_t size = mapping_size(&vol->device);
-	int err = 0;
-
-	for (unsigned int i = 0; i < nr; i++) {
-		transfer_add_folio(&t, folios[i], ~folios[i]->valid, size);
-		zero_behind(folios[i], size);
-	}
-	if (t.nr_io)
-		err = image_submit(vol->vol.image, t.io, t.nr_io);
-	for (unsigned int i = 0; i < nr; i++) {
-		if (!err || !transfer_failed_in(&t, folios[i]))
-			folio_mark_uptodate(folios[i]);
-	}
-	return err;
-}
-
 static int device_read_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
 {
 	struct ext4_volume *vol = mapping->owner;
-	int ret = 0;
+	struct transfers t;
+	int err = 0;
 
-	for (unsigned int i = 0; i < nr; i += CHUNK) {
-		int err = read_chunk(vol, folios + i, nr - i < CHUNK ? nr - i : CHUNK);
-
-		if (err && !ret)
-			ret = err;
+	transfers_init(&t, vol->vol.image, false);
+	for (unsigned int i = 0; i < nr && !err; i++)
+		err = add_blocks(&t, folios[i], BLOCKS_VALID, false);
+	if (!err) {
+		err = transfers_submit(&t);
+		for (unsigned int i = 0; i < nr; i++) {
+			zero_behind(folios[i], mapping_size(mapping));
+			transfers_mark_valid(&t, folios[i], err);
+		}
 	}
-	return ret;
-}
-
-static int write_chunk(struct ext4_volume *vol, struct folio **folios, unsigned int nr)
-{
-	struct transfer t = { .write = true };
-	loff_t size = mapping_size(&vol->device);
-
-	/* A block of the image has its place by nature: the folios can go on at once. */
-	for (unsigned int i = 0; i < nr; i++) {
-		transfer_add_folio(&t, folios[i], folios[i]->writing, size);
-		folio_unlock(folios[i]);
-	}
-	return t.nr_io ? image_submit(vol->vol.image, t.io, t.nr_io) : 0;
+	transfers_finish(&t);
+	return err;
 }
 
 static int device_write_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
 {
 	struct ext4_volume *vol = mapping->owner;
-	int ret = 0;
+	struct transfers t;
+	int err = 0;
 
-	for (unsigned int i = 0; i < nr; i += CHUNK) {
-		int err = write_chunk(vol, folios + i, nr - i < CHUNK ? nr - i : CHUNK);
-
-		if (err && !ret)
-			ret = err;
+	transfers_init(&t, vol->vol.image, true);
+	/* A block of the image has its place by nature: the folios can go on at once. */
+	for (unsigned int i = 0; i < nr; i++) {
+		if (!err)
+			err = add_blocks(&t, folios[i], BLOCKS_WRITING, true);
+		folio_unlock(folios[i]);
 	}
-	return ret;
+	if (!err)
+		err = transfers_submit(&t);
+	transfers_finish(&t);
+	return err;
 }
 
 const struct mapping_ops device_mapping_ops = {

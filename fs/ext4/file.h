@@ -7,15 +7,10 @@
 
 #include "map.h"
 
-static inline unsigned int blocks_per_page(const struct mapping *mapping)
-{
-	return PAGE_SIZE >> mapping->block_shift;
-}
-
 /* First block of the file in a folio. */
 static inline uint32_t folio_lblk(const struct folio *folio)
 {
-	return folio->index << (PAGE_SHIFT - folio->mapping->block_shift);
+	return folio_first_block(folio);
 }
 
 /* True while the file's data lies in the inode; for good only under the volume lock. */
@@ -26,7 +21,7 @@ static inline bool ext4_is_inline(const struct ext4_inode *inode)
 
 /* delalloc.c: ->reserve and ->unreserve, and what writeback has settled */
 int file_reserve(struct mapping *mapping, struct folio *folio, size_t offset, size_t len);
-void file_unreserve(struct mapping *mapping, struct folio *folio, unsigned int mask);
+void file_unreserve(struct mapping *mapping, struct folio *folio, size_t offset, size_t len);
 void delalloc_release(struct ext4_inode *inode, uint32_t blocks);
 
 /* Sets the size in raw, with the superblock's large_file flag where it is needed. Volume lock. */

@@ -21,64 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "file.h"
-
-struct transfers {
-	struct ext4_volume *vol;
-	bool write;
-	struct image_io *ios;
-	unsigned int *owners; /* of each I/O, for reads: its first folio's number in the run */
-	struct iovec *iov;
-	unsigned int nr, nr_iov;
-	uint64_t end;			/* of the last I/O, in the image */
-};
-
-static int transfers_init(struct transfers *t, struct ext4_volume *vol, unsigned int blocks,
-			  bool write)
-{
-	*t = (struct transfers){ .vol = vol, .write = write };
-	t->ios = calloc(blocks, sizeof(*t->ios) + sizeof(*t->iov) + sizeof(*t->owners));
-	if (!t->ios)
-		return -ENOMEM;
-	t->iov = (struct iovec *)(t->ios + blocks);
-	t->owners = (unsigned int *)(t->iov + blocks);
-	return 0;
-}
-
-/* Forgets what was added. */
-static void transfers_reset(struct transfers *t)
-{
-	memset(t->ios, 0, t->nr * sizeof(*t->ios));
-	t->nr = t->nr_iov = 0;
-}
-
-static void transfers_add(struct transfers *t, void *memory, uint64_t pblk, unsigned int owner)
-{
-	size_t len = t->vol->fs->blocksize;
-	uint64_t offset = pblk * len;
-	struct image_io *io = t->nr ? &t->ios[t->nr - 1] : NULL;
-	struct iovec *iov;
-
-	if (!io || t->end != offset || io->iovcnt == IOV_MAX) {
-		io = &t->ios[t->nr];
-		io->offset = offset;
-		io->iov = &t->iov[t->nr_iov];
-		io->write = t->write;
-		t->owners[t->nr++] = owner;
-	}
-	iov = io->iovcnt ? &t->iov[t->nr_iov - 1] : NULL;
-	if (iov && (char *)iov->iov_base + iov->iov_len == memory) {
-		iov->iov_len += len;
-	} else {
-		t->iov[t->nr_iov++] = (struct iovec){ memory, len };
-		io->iovcnt++;
-	}
-	t->end = offset + len;
-}
-
-static int transfers_submit(struct transfers *t)
-{
-	return t->nr ? image_submit(t->vol->vol.image, t->ios, t->nr) : 0;
-}
+#include "transfers.h"
 
 /* map_find() that goes on with the extent found last while it serves. */
 static int find_next(struct ext4_inode *inode, uint32_t lblk, struct map_extent *extent)
@@ -94,114 +37,110 @@ static int find_next(struct ext4_inode *inode, uint32_t lblk, struct map_extent 
 	return 0;
 }
 
-static void *block_memory(const struct folio *folio, unsigned int block)
+/*
+ * Blocks of one folio that lie together: begins with *@extent at @lblk, at most @nr blocks.
+ * Return: how many, or an error.
+ */
+static int find_run(struct ext4_inode *inode, uint32_t lblk, unsigned int nr,
+		    struct map_extent *extent)
 {
-	return (char *)folio_address(folio) + ((size_t)block << folio->mapping->block_shift);
+	int err = find_next(inode, lblk, extent);
+
+	if (err)
+		return err;
+	return extent->len < nr ? extent->len : nr;
+}
+
+static int add_blocks(struct transfers *t, struct folio *folio, unsigned int block,
+		      unsigned int nr, uint64_t pblk)
+{
+	return transfers_add(t, pblk << folio->block_shift, folio_block_address(folio, block),
+			     (size_t)nr << folio->block_shift);
 }
 
 /*
  * Reading
  */
 
-/* Sets the bit of each folio of the run that a failed transfer was for. */
-static void note_failures(const struct transfers *t, struct folio **folios, bool *failed)
+/* Plans the reads of a run of blocks of one folio; zeros what has no place. */
+static int plan_read_run(struct ext4_inode *inode, struct folio *folio, unsigned int block,
+			 unsigned int nr, struct map_extent *extent, struct transfers *t)
 {
-	for (unsigned int i = 0; i < t->nr; i++) {
-		const struct image_io *io = &t->ios[i];
-		unsigned int f = t->owners[i];
+	unsigned int shift = folio->block_shift;
+	int err = 0;
 
-		if (!io->result)
-			continue;
-		for (unsigned int v = 0; v < io->iovcnt; v++) {
-			char *start = io->iov[v].iov_base, *end = start + io->iov[v].iov_len;
+	while (nr && !err) {
+		int n = find_run(inode, folio_lblk(folio) + block, nr, extent);
 
-			while (start < end) {
-				char *base;
-
-				while (base = folio_address(folios[f]),
-				       start < base || start >= base + PAGE_SIZE)
-					f++;
-				failed[f] = true;
-				start = base + PAGE_SIZE;
-			}
-		}
+		if (n < 0)
+			return n;
+		if (!extent->pblk || extent->unwritten)
+			folio_zero(folio, (size_t)block << shift, (size_t)n << shift);
+		else
+			err = add_blocks(t, folio, block, n, extent->pblk);
+		block += n;
+		nr -= n;
 	}
+	return err;
 }
 
-/* Plans the reads of one folio; zeros what has no place. */
-static int plan_read(struct ext4_inode *inode, struct folio *folio, unsigned int number,
-		     loff_t size, struct map_extent *extent, struct transfers *t)
+/* Plans the reads of one folio; zeros what is behind the last block. */
+static int plan_read(struct ext4_inode *inode, struct folio *folio, loff_t size,
+		     struct map_extent *extent, struct transfers *t)
 {
-	unsigned int shift = folio->mapping->block_shift;
+	unsigned int shift = folio->block_shift, block = 0, nr, inside, all = folio_nr_blocks(folio);
+	loff_t behind = size - folio_pos(folio);
+	int err = 0;
 
-	for (unsigned int b = 0; b < blocks_per_page(folio->mapping); b++) {
-		loff_t pos = folio_pos(folio) + ((loff_t)b << shift);
-		int err;
-
-		if (folio->valid & 1u << b)
-			continue;
-		if (pos >= size) {
-			folio_zero(folio, (size_t)b << shift, 1u << shift);
-			continue;
-		}
-		err = find_next(inode, folio_lblk(folio) + b, extent);
-		if (err)
-			return err;
-		if (!extent->pblk || extent->unwritten)
-			folio_zero(folio, (size_t)b << shift, 1u << shift);
-		else
-			transfers_add(t, block_memory(folio, b), extent->pblk, number);
+	inside = behind <= 0 ? 0 : (behind + (1 << shift) - 1) >> shift;
+	if (inside < all)
+		folio_zero(folio, (size_t)inside << shift, (size_t)(all - inside) << shift);
+	for (; !err && (nr = folio_find_run(folio, BLOCKS_VALID, false, &block)); block += nr) {
+		if (block >= inside)
+			break;
+		err = plan_read_run(inode, folio, block, nr < inside - block ? nr : inside - block,
+				    extent, t);
 	}
-	return 0;
+	return err;
 }
 
 /* The last block of the file has just been read: what is behind the size is none of it. */
 static void zero_behind(struct folio *folio, loff_t size)
 {
-	unsigned int shift = folio->mapping->block_shift;
+	unsigned int shift = folio->block_shift;
 	loff_t pos = folio_pos(folio);
 	size_t from = size - pos, end;
 
-	if (size <= pos || size >= pos + (loff_t)PAGE_SIZE || folio->valid & 1u << (from >> shift))
+	if (size <= pos || size >= pos + (loff_t)folio_size(folio) ||
+	    folio_block(folio, BLOCKS_VALID, from >> shift))
 		return;
 	end = ((from >> shift) + 1) << shift;
 	folio_zero(folio, from, end - from);
 }
 
+/* A folio whose blocks cannot be found fails alone, and is behind all that are read. */
 static int read_blocks(struct mapping *mapping, struct folio **folios, unsigned int nr)
 {
 	struct ext4_inode *inode = mapping->owner;
 	loff_t size = mapping_size(mapping);
 	struct map_extent extent = { 0 };
-	bool *failed = calloc(nr, sizeof(*failed));
+	unsigned int planned;
 	struct transfers t;
-	int err, result = 0;
+	int err = 0, plan_err = 0;
 
-	if (!failed)
-		return -ENOMEM;
-	err = transfers_init(&t, ext4_vol(inode), nr * blocks_per_page(mapping), false);
-	if (err)
-		goto out;
-	for (unsigned int i = 0; i < nr; i++) {
-		err = plan_read(inode, folios[i], i, size, &extent, &t);
-		failed[i] = err;
-		result = result ? result : err;
+	transfers_init(&t, ext4_vol(inode)->vol.image, false);
+	for (planned = 0; planned < nr; planned++) {
+		plan_err = plan_read(inode, folios[planned], size, &extent, &t);
+		if (plan_err)
+			break;
 	}
 	err = transfers_submit(&t);
-	result = result ? result : err;
-	if (err)
-		note_failures(&t, folios, failed);
-	for (unsigned int i = 0; i < nr; i++) {
-		if (failed[i])
-			continue;
+	for (unsigned int i = 0; i < planned; i++) {
 		zero_behind(folios[i], size);
-		folio_mark_uptodate(folios[i]);
+		transfers_mark_valid(&t, folios[i], err);
 	}
-	err = result;
-	free(t.ios);
-out:
-	free(failed);
-	return err;
+	transfers_finish(&t);
+	return plan_err ? plan_err : err;
 }
 
 /* Reads from the inode. 1: it is not an inline file any more. */
@@ -224,10 +163,10 @@ static int read_inline(struct mapping *mapping, struct folio **folios, unsigned 
 	for (unsigned int i = 0; i < nr; i++) {
 		size_t part = folios[i]->index ? 0 : len;
 
-		if (folios[i]->valid)
+		if (folio_block(folios[i], BLOCKS_VALID, 0))
 			continue;	/* only a whole folio is ever valid of such a file */
 		folio_copy_from(folios[i], 0, data, part);
-		folio_zero(folios[i], part, PAGE_SIZE - part);
+		folio_zero(folios[i], part, folio_size(folios[i]) - part);
 		folio_mark_uptodate(folios[i]);
 	}
 	return 0;
@@ -249,33 +188,39 @@ static int file_read_folios(struct mapping *mapping, struct folio **folios, unsi
  * Writing
  */
 
-/* A cursor over the blocks of a run that are being written. */
+/* A cursor over the pieces of a run: neighbouring blocks that are being written. */
 struct run {
 	struct folio **folios;
-	unsigned int blocks, per_page;	/* in the run, in a folio */
-	unsigned int at, len;		/* present piece, in blocks of the run */
+	unsigned int nr;		/* folios */
+	unsigned int i, block;		/* behind the present piece: folio, and block in it */
+	uint32_t lblk, len;		/* the present piece, in blocks of the file */
 };
 
-static bool run_writes(const struct run *run, unsigned int block)
-{
-	return run->folios[block / run->per_page]->writing >> block % run->per_page & 1;
-}
-
-/* The next piece of neighbouring blocks; false at the end. Begin with at and len 0. */
+/* The next piece, over as many folios as it goes; false at the end. Begin with zeros. */
 static bool run_next(struct run *run)
 {
-	run->at += run->len;
-	run->len = 0;
-	while (run->at < run->blocks && !run_writes(run, run->at))
-		run->at++;
-	while (run->at + run->len < run->blocks && run_writes(run, run->at + run->len))
-		run->len++;
-	return run->len;
-}
+	unsigned int len;
 
-static uint32_t run_lblk(const struct run *run)
-{
-	return folio_lblk(run->folios[0]) + run->at;
+	run->len = 0;
+	for (; run->i < run->nr; run->i++, run->block = 0) {
+		struct folio *folio = run->folios[run->i];
+		unsigned int from = run->block;
+
+		len = folio_find_run(folio, BLOCKS_WRITING, true, &run->block);
+		if (run->len && (!len || run->block != from)) {
+			run->block = from;
+			break;
+		}
+		if (!len)
+			continue;
+		if (!run->len)
+			run->lblk = folio_lblk(folio) + run->block;
+		run->len += len;
+		run->block += len;
+		if (run->block < folio_nr_blocks(folio))
+			break;
+	}
+	return run->len;
 }
 
 /* 0: each block of the piece has a written place; 1: not so; or an error. */
@@ -301,49 +246,67 @@ static int place_run(struct ext4_inode *inode, struct run run)
 	int err = 0;
 
 	while (!err && run_next(&run)) {
-		err = piece_placed(inode, run_lblk(&run), (uint64_t)run_lblk(&run) + run.len);
+		err = piece_placed(inode, run.lblk, (uint64_t)run.lblk + run.len);
 		if (err <= 0)
 			continue;
 		err = ext4_begin(vol);
 		if (err)
 			continue;
-		err = map_alloc_delayed(inode, run_lblk(&run), run.len);
+		err = map_alloc_delayed(inode, run.lblk, run.len);
 		ext4_end(vol);
 	}
 	return err;
 }
 
+/* Plans the writes of a run of blocks of one folio. */
+static int plan_write_run(struct ext4_inode *inode, struct folio *folio, unsigned int block,
+			  unsigned int nr, struct map_extent *extent, struct transfers *t)
+{
+	int err = 0;
+
+	while (nr && !err) {
+		int n = find_run(inode, folio_lblk(folio) + block, nr, extent);
+
+		if (n < 0)
+			return n;
+		if (!extent->pblk || extent->unwritten)
+			return -EAGAIN;
+		err = add_blocks(t, folio, block, n, extent->pblk);
+		block += n;
+		nr -= n;
+	}
+	return err;
+}
+
 /* -EAGAIN: a block has lost its place, or has become unwritten, since it was placed. */
-static int plan_writes(struct ext4_inode *inode, struct run run, struct transfers *t)
+static int plan_writes(struct ext4_inode *inode, const struct run *run, struct transfers *t)
 {
 	struct map_extent extent = { 0 };
+	int err = 0;
 
 	transfers_reset(t);
-	while (run_next(&run)) {
-		for (unsigned int i = run.at; i < run.at + run.len; i++) {
-			struct folio *folio = run.folios[i / run.per_page];
-			int err = find_next(inode, folio_lblk(run.folios[0]) + i, &extent);
+	for (unsigned int i = 0; i < run->nr; i++) {
+		struct folio *folio = run->folios[i];
+		unsigned int block = 0, nr;
 
-			if (!err && (!extent.pblk || extent.unwritten))
-				err = -EAGAIN;
-			if (err)
-				return err;
-			transfers_add(t, block_memory(folio, i % run.per_page), extent.pblk, 0);
+		while (!err && (nr = folio_find_run(folio, BLOCKS_WRITING, true, &block))) {
+			err = plan_write_run(inode, folio, block, nr, &extent, t);
+			block += nr;
 		}
 	}
-	return 0;
+	return err;
 }
 
 /*
  * Between the two nothing keeps the map as it is: a range that is being zeroed is made unwritten
  * before its folios are dropped (falloc.c), perhaps just then.
  */
-static int place_and_plan(struct ext4_inode *inode, struct run run, struct transfers *t)
+static int place_and_plan(struct ext4_inode *inode, const struct run *run, struct transfers *t)
 {
 	int err;
 
 	do {
-		err = place_run(inode, run);
+		err = place_run(inode, *run);
 		if (!err)
 			err = plan_writes(inode, run, t);
 	} while (err == -EAGAIN);
@@ -356,10 +319,13 @@ static void give_back(struct ext4_inode *inode, struct folio **folios, unsigned 
 	uint32_t blocks = 0;
 
 	for (unsigned int i = 0; i < nr; i++) {
-		unsigned int settled = folios[i]->reserved & folios[i]->writing;
-
-		blocks += __builtin_popcount(settled);
-		folios[i]->reserved &= ~settled;
+		for (unsigned int b = 0; b < folio_nr_blocks(folios[i]); b++) {
+			if (!folio_block(folios[i], BLOCKS_RESERVED, b) ||
+			    !folio_block(folios[i], BLOCKS_WRITING, b))
+				continue;
+			folio_set_reserved(folios[i], b, false);
+			blocks++;
+		}
 	}
 	delalloc_release(inode, blocks);
 }
@@ -367,21 +333,19 @@ static void give_back(struct ext4_inode *inode, struct folio **folios, unsigned 
 static int file_write_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
 {
 	struct ext4_inode *inode = mapping->owner;
-	struct run run = { .folios = folios, .per_page = blocks_per_page(mapping),
-			   .blocks = nr * blocks_per_page(mapping) };
+	struct run run = { .folios = folios, .nr = nr };
 	struct transfers t;
 	int err;
 
-	err = transfers_init(&t, ext4_vol(inode), run.blocks, true);
-	if (!err)
-		err = place_and_plan(inode, run, &t);
+	transfers_init(&t, ext4_vol(inode)->vol.image, true);
+	err = place_and_plan(inode, &run, &t);
 	if (!err)
 		give_back(inode, folios, nr);
 	for (unsigned int i = 0; i < nr; i++)
 		folio_unlock(folios[i]);
 	if (!err)
 		err = transfers_submit(&t);
-	free(t.ios);
+	transfers_finish(&t);
 	return err;
 }
 

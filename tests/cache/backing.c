@@ -78,18 +78,22 @@ static void read_block(struct backing *b, struct folio *folio, unsigned int bloc
 
 static int read_folio(struct backing *b, struct folio *folio)
 {
-	unsigned int block, nr = PAGE_SIZE >> folio->block_shift;
+	size_t bs = 1UL << folio->block_shift;
 	loff_t bad = b->bad_read - folio_pos(folio);
+	bool is_bad = b->bad_read != NEVER && bad >= 0 && bad < (loff_t)folio_size(folio);
+	unsigned int block;
 
 	must(folio_flags(folio) & FOLIO_LOCKED);
 	must(folio->mapping == &b->mapping);
-	if (b->bad_read != NEVER && bad >= 0 && bad < (loff_t)PAGE_SIZE)
-		return -EIO;
-	for (block = 0; block < nr; block++)
-		if (!(folio->valid & (1U << block)))
-			read_block(b, folio, block);
-	folio_mark_uptodate(folio);
-	return 0;
+	for (block = 0; block < folio_nr_blocks(folio); block++) {
+		if (folio_block(folio, BLOCKS_VALID, block))
+			continue;
+		if (is_bad && bad >> PAGE_SHIFT == (loff_t)(block * bs) >> PAGE_SHIFT)
+			continue;
+		read_block(b, folio, block);
+		folio_mark_valid(folio, block * bs, bs);
+	}
+	return is_bad ? -EIO : 0;
 }
 
 static int read_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
@@ -104,7 +108,7 @@ static int read_folios(struct mapping *mapping, struct folio **folios, unsigned 
 		return -EIO;
 	touch_volume(b, folios[0]->index, false);
 	for (i = 0; i < nr; i++) {
-		must(folios[i]->index == folios[0]->index + i);
+		must(!i || folios[i]->index == folio_next_index(folios[i - 1]));
 		err = read_folio(b, folios[i]);
 		if (err && !first)
 			first = err;
@@ -114,17 +118,17 @@ static int read_folios(struct mapping *mapping, struct folio **folios, unsigned 
 
 static void settle(struct backing *b, struct folio *folio)
 {
-	unsigned int block, nr = PAGE_SIZE >> folio->block_shift;
-	loff_t first = folio_pos(folio) >> folio->block_shift;
+	loff_t first = folio_first_block(folio);
+	unsigned int block;
 
 	must(folio_flags(folio) & FOLIO_LOCKED);
-	must(folio_test_writeback(folio) && folio->writing);
-	for (block = 0; block < nr; block++) {
-		if (!(folio->writing & (1U << block)))
+	must(folio_test_writeback(folio) && folio_count_blocks(folio, BLOCKS_WRITING));
+	for (block = 0; block < folio_nr_blocks(folio); block++) {
+		if (!folio_block(folio, BLOCKS_WRITING, block))
 			continue;
-		must(b->placed[first + block] || (folio->reserved & (1U << block)));
+		must(b->placed[first + block] || folio_block(folio, BLOCKS_RESERVED, block));
 		b->placed[first + block] = true;
-		folio->reserved &= ~(1U << block);
+		folio_set_reserved(folio, block, false);
 		count(&b->write_blocks, 1);
 	}
 	folio_unlock(folio);
@@ -133,12 +137,13 @@ static void settle(struct backing *b, struct folio *folio)
 static void write_folio(struct backing *b, struct folio *folio)
 {
 	size_t bs = 1UL << folio->block_shift;
-	unsigned int block, nr = PAGE_SIZE / bs;
+	unsigned int block = 0, nr;
 
-	for (block = 0; block < nr; block++)
-		if (load_blocks(&folio->writing) & (1U << block))
-			folio_copy_to(b->data + folio_pos(folio) + block * bs, folio, block * bs,
-				      bs);
+	while ((nr = folio_find_run(folio, BLOCKS_WRITING, true, &block))) {
+		must(folio_pos(folio) + (block + nr) * bs <= b->room);
+		folio_copy_to(b->data + folio_pos(folio) + block * bs, folio, block * bs, nr * bs);
+		block += nr;
+	}
 }
 
 static int write_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
@@ -152,8 +157,7 @@ static int write_folios(struct mapping *mapping, struct folio **folios, unsigned
 		__atomic_store_n(&b->max_run, nr, __ATOMIC_RELAXED);
 	touch_volume(b, folios[0]->index, true);
 	for (i = 0; i < nr; i++) {
-		must(folios[i]->index == folios[0]->index + i);
-		must(folio_pos(folios[i]) + PAGE_SIZE <= b->room);
+		must(!i || folios[i]->index == folio_next_index(folios[i - 1]));
 		settle(b, folios[i]);
 	}
 	if (b->delay_us)
@@ -167,29 +171,44 @@ static int write_folios(struct mapping *mapping, struct folio **folios, unsigned
 
 static int reserve(struct mapping *mapping, struct folio *folio, size_t offset, size_t len)
 {
+	unsigned int first = offset >> folio->block_shift, wanted = 0, block;
+	unsigned int last = (offset + len - 1) >> folio->block_shift;
 	struct backing *b = backing_of(mapping);
-	unsigned int block, wanted = 0, mask = folio_blocks(folio, offset, len);
-	loff_t first = folio_pos(folio) >> folio->block_shift;
+	loff_t at = folio_first_block(folio);
+	int round;
 
 	must(folio_flags(folio) & FOLIO_LOCKED);
-	for (block = 0; block < PAGE_SIZE >> folio->block_shift; block++)
-		if ((mask & ~folio->reserved & (1U << block)) && !b->placed[first + block])
-			wanted |= 1U << block;
-	if (__atomic_sub_fetch(&b->space, __builtin_popcount(wanted), __ATOMIC_RELAXED) < 0) {
-		__atomic_fetch_add(&b->space, __builtin_popcount(wanted), __ATOMIC_RELAXED);
-		return -ENOSPC;
+	for (round = 0; round < 2; round++) {
+		for (block = first; block <= last; block++) {
+			if (folio_block(folio, BLOCKS_RESERVED, block) || b->placed[at + block])
+				continue;
+			if (round)
+				folio_set_reserved(folio, block, true);
+			else
+				wanted++;
+		}
+		if (round)
+			break;
+		if (__atomic_sub_fetch(&b->space, wanted, __ATOMIC_RELAXED) < 0) {
+			__atomic_fetch_add(&b->space, wanted, __ATOMIC_RELAXED);
+			return -ENOSPC;
+		}
 	}
-	folio->reserved |= wanted;
 	return 0;
 }
 
-static void unreserve(struct mapping *mapping, struct folio *folio, unsigned int mask)
+static void unreserve(struct mapping *mapping, struct folio *folio, size_t offset, size_t len)
 {
+	unsigned int last = (offset + len - 1) >> folio->block_shift, block;
 	struct backing *b = backing_of(mapping);
 
 	must(folio_flags(folio) & FOLIO_LOCKED);
-	__atomic_fetch_add(&b->space, __builtin_popcount(folio->reserved & mask), __ATOMIC_RELAXED);
-	folio->reserved &= ~mask;
+	for (block = offset >> folio->block_shift; block <= last; block++) {
+		if (!folio_block(folio, BLOCKS_RESERVED, block))
+			continue;
+		folio_set_reserved(folio, block, false);
+		__atomic_fetch_add(&b->space, 1, __ATOMIC_RELAXED);
+	}
 }
 
 const struct mapping_ops backing_ops = {
@@ -289,6 +308,6 @@ long backing_reserved(struct backing *b)
 	long n = 0;
 
 	xa_for_each(&b->mapping.i_pages, index, folio)
-		n += __builtin_popcount(folio->reserved);
+		n += folio_count_blocks(folio, BLOCKS_RESERVED);
 	return n;
 }

@@ -229,7 +229,7 @@ Test(filemap, grab_creates_a_folio_without_content)
 
 	setup(12, ROOM, 3);
 	folio = filemap_grab_folio(&b.mapping, 2, &err);
-	cr_assert(folio && !err && !folio->valid && !folio_trylock(folio));
+	cr_assert(folio && !err && !folio_any_valid(folio) && !folio_trylock(folio));
 	cr_assert_eq(folio_pos(folio), 2 * PAGE_SIZE);
 	folio_unlock(folio);
 	folio_put(folio);
