@@ -2,9 +2,7 @@
 /*
  * Space: which blocks of the image are free, and who may have them.
  *
- * The truth is libext2fs's block bitmap. Blocks are allocated in runs: at the goal if it is free,
- * else the first run behind it, group by group, that is long enough; when there is none, the
- * longest that was seen. Full groups are passed over by their counts.
+ * The truth is libext2fs's block bitmap. Blocks are allocated in runs, which find.c chooses.
  *
  * libext2fs keeps the counts of groups and superblock when it is told of a change
  * (ext2fs_block_alloc_stats*), which clears a group's BLOCK_UNINIT flag, too (the bitmap in memory
@@ -31,7 +29,6 @@
 #define MARGIN_MAX 4096
 #define MARGIN_MAX_INDIRECT 64
 #define TIGHT 16		/* more than one change of a tree can need */
-#define MAX_RUNS 64		/* runs looked at in one group before the longest is taken */
 
 static struct ext4_volume *vol_of(ext2_filsys fs)
 {
@@ -91,73 +88,6 @@ uint64_t blocks_inode_goal(struct ext4_inode *inode)
 	return ext2fs_group_first_block2(fs, (inode->vn.ino - 1) / fs->super->s_inodes_per_group);
 }
 
-/*
- * Finding
- */
-
-struct run {
-	uint64_t start;
-	uint32_t len;
-};
-
-/* Looks for a free run in [from, last]: true when it has @want blocks, else @best is longest. */
-static bool find_in(ext2_filsys fs, uint64_t from, uint64_t last, uint32_t want, struct run *best)
-{
-	for (unsigned int seen = 0; from <= last && seen < MAX_RUNS; seen++) {
-		blk64_t start, end, stop;
-
-		if (ext2fs_find_first_zero_block_bitmap2(fs->block_map, from, last, &start))
-			return false;
-		end = last - start >= want ? start + want - 1 : last;
-		if (ext2fs_find_first_set_block_bitmap2(fs->block_map, start, end, &stop))
-			stop = end + 1;
-		if (stop - start > best->len)
-			*best = (struct run){ start, stop - start };
-		if (best->len >= want)
-			return true;
-		from = stop;
-	}
-	return false;
-}
-
-static bool find_run(ext2_filsys fs, uint64_t goal, uint32_t want, struct run *best)
-{
-	dgrp_t first = ext2fs_group_of_blk2(fs, goal);
-
-	/* Right behind the blocks before is better than a longer run elsewhere. */
-	if (!ext2fs_test_block_bitmap2(fs->block_map, goal)) {
-		uint64_t last = ext2fs_group_last_block2(fs, first);
-		uint64_t end = last - goal >= want ? goal + want - 1 : last;
-		blk64_t stop;
-
-		if (ext2fs_find_first_set_block_bitmap2(fs->block_map, goal, end, &stop))
-			stop = end + 1;
-		*best = (struct run){ goal, stop - goal };
-		return true;
-	}
-	for (dgrp_t i = 0; i <= fs->group_desc_count; i++) {
-		dgrp_t group = (first + i) % fs->group_desc_count;
-		uint64_t from = ext2fs_group_first_block2(fs, group);
-
-		if (!ext2fs_bg_free_blocks_count(fs, group))
-			continue;
-		if (!i && goal > from)
-			from = goal;
-		if (find_in(fs, from, ext2fs_group_last_block2(fs, group), want, best))
-			return true;
-	}
-	return best->len != 0;
-}
-
-/* The run for a goal that may be nonsense; false when no block is free. */
-static bool find_near(ext2_filsys fs, uint64_t goal, uint32_t want, struct run *best)
-{
-	if (goal < fs->super->s_first_data_block || goal >= ext2fs_blocks_count(fs->super))
-		goal = fs->super->s_first_data_block;
-	*best = (struct run){ 0 };
-	return find_run(fs, goal, want, best);
-}
-
 /* The books beside libext2fs's. */
 static void count_change(struct ext4_volume *vol, uint64_t pblk, uint64_t count, int inuse)
 {
@@ -177,29 +107,56 @@ static void count_change(struct ext4_volume *vol, uint64_t pblk, uint64_t count,
 		device_forget(vol, pblk, count);
 }
 
-/**
- * blocks_alloc - allocate a run of blocks
- * @vol: the volume
- * @goal: block where it would best begin
- * @want: blocks at most, at least 1
- * @pblk: first block of the run
- * @got: its length
- *
- * Context: between ext4_begin() and ext4_end(); the caller holds a reservation. May sleep.
- * Return: 0; -ENOSPC when no block is free.
- */
-int blocks_alloc(struct ext4_volume *vol, uint64_t goal, uint32_t want, uint64_t *pblk,
-		 uint32_t *got)
+static int alloc_run(struct ext4_volume *vol, struct want *want, uint64_t *pblk, uint32_t *got)
 {
-	struct run run;
+	struct block_run run;
 
-	if (!find_near(vol->fs, goal, want, &run))
+	if (!find_free(vol, want, &run))
 		return -ENOSPC;
 	ext2fs_block_alloc_stats_range(vol->fs, run.start, run.len, +1);
 	count_change(vol, run.start, run.len, +1);
 	*pblk = run.start;
 	*got = run.len;
 	return 0;
+}
+
+/**
+ * blocks_alloc - allocate a block for metadata
+ * @vol: the volume
+ * @goal: where it would best be
+ * @pblk: the block
+ *
+ * Context: between ext4_begin() and ext4_end(); the caller holds a reservation. May sleep.
+ * Return: 0; -ENOSPC when no block is free.
+ */
+int blocks_alloc(struct ext4_volume *vol, uint64_t goal, uint64_t *pblk)
+{
+	struct want want = { .goal = goal, .len = 1 };
+	uint32_t got;
+
+	return alloc_run(vol, &want, pblk, &got);
+}
+
+/**
+ * blocks_alloc_data - allocate a run of blocks for a file
+ * @inode: the file
+ * @goal: block where it would best begin
+ * @len: blocks at most, at least 1
+ * @pblk: first block of the run
+ * @got: its length
+ *
+ * Context: between ext4_begin() and ext4_end(); the caller holds a reservation. May sleep.
+ * Return: 0; -ENOSPC when no block is free.
+ */
+int blocks_alloc_data(struct ext4_inode *inode, uint64_t goal, uint32_t len, uint64_t *pblk,
+		      uint32_t *got)
+{
+	struct ext4_volume *vol = ext4_vol(inode);
+	struct want want = { .goal = goal, .len = len, .ino = inode->vn.ino };
+
+	if (inode->has_mapping)
+		want.ahead = find_window_size(vol, mapping_size(&inode->vn.mapping));
+	return alloc_run(vol, &want, pblk, got);
 }
 
 /**
@@ -249,13 +206,14 @@ static void on_change(ext2_filsys fs, blk64_t pblk, int inuse)
 static errcode_t on_alloc(ext2_filsys fs, blk64_t goal, blk64_t *out)
 {
 	struct ext4_volume *vol = vol_of(fs);
-	struct run run;
+	struct want want = { .goal = goal, .len = 1 };
+	struct block_run run;
 	bool full;
 
 	pthread_mutex_lock(&vol->space_lock);
 	full = vol->free_blocks <= vol->reserved_blocks;
 	pthread_mutex_unlock(&vol->space_lock);
-	if (full || !find_near(fs, goal, 1, &run))
+	if (full || !find_free(vol, &want, &run))
 		return EXT2_ET_BLOCK_ALLOC_FAIL;
 	*out = run.start;
 	return 0;

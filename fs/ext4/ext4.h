@@ -37,6 +37,14 @@ struct map_tree;	/* extents.c: the blocks of an extent tree */
 struct dir_index;	/* dir_index.c: names of one directory in memory */
 struct group_dirt;	/* commit.c: what of bitmaps and descriptors is to be written */
 
+/* Free blocks that are kept for a growing file: find.c. ino 0: none. */
+struct block_window {
+	uint32_t ino;
+	uint64_t start, end;
+};
+
+#define BLOCK_WINDOWS 32
+
 struct ext4_volume {
 	struct volume vol;
 	pthread_mutex_t lock;		/* the volume lock */
@@ -54,6 +62,8 @@ struct ext4_volume {
 	uint64_t free_blocks;		/* as in the superblock */
 	uint64_t reserved_blocks;
 	uint64_t withheld_blocks;	/* never for data: margin for maps, root's share */
+	struct block_window windows[BLOCK_WINDOWS]; /* find.c; volume lock */
+	unsigned int next_window;
 
 	pthread_mutex_t icache_lock;
 	struct ext4_inode **icache;	/* hash table by number */
@@ -278,12 +288,14 @@ void blocks_unreserve(struct ext4_volume *vol, uint64_t nr);
 /* Blocks that may be reserved yet, for statfs. */
 uint64_t blocks_available(struct ext4_volume *vol);
 /*
- * Allocates a run of at most @want blocks near @goal, at least one; marks bitmaps, counts. Does not
- * look at reservations: the caller holds one. Allocations of libext2fs itself (directories, xattrs)
- * come through a callback that leaves reserved blocks alone. Between begin and end.
+ * Allocates a block of metadata, or a run of at most @len blocks of data, at least one; marks
+ * bitmaps, counts. Does not look at reservations: the caller holds one. Allocations of libext2fs
+ * itself (directories, xattrs) come through a callback that leaves reserved blocks alone. Between
+ * begin and end.
  */
-int blocks_alloc(struct ext4_volume *vol, uint64_t goal, uint32_t want, uint64_t *pblk,
-		 uint32_t *got);
+int blocks_alloc(struct ext4_volume *vol, uint64_t goal, uint64_t *pblk);
+int blocks_alloc_data(struct ext4_inode *inode, uint64_t goal, uint32_t len, uint64_t *pblk,
+		      uint32_t *got);
 /* The device mapping forgets them, too. */
 void blocks_free(struct ext4_volume *vol, uint64_t pblk, uint64_t count);
 /* Installs the callbacks, counts free blocks. Once, after ext2fs_open. */

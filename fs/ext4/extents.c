@@ -242,7 +242,6 @@ static int plan_take(struct plan *plan, uint64_t *pblk)
 	struct ext4_volume *vol = ext4_vol(plan->inode);
 	const struct ext4_map *map = &plan->inode->map;
 	uint64_t *taken, goal;
-	uint32_t got;
 	int err;
 
 	goal = map->nr ? map->extents[map->nr - 1].pblk : blocks_inode_goal(plan->inode);
@@ -250,7 +249,7 @@ static int plan_take(struct plan *plan, uint64_t *pblk)
 	if (!taken)
 		return -ENOMEM;
 	plan->taken = taken;
-	err = blocks_alloc(vol, goal, 1, pblk, &got);
+	err = blocks_alloc(vol, goal, pblk);
 	if (!err)
 		taken[plan->nr_taken++] = *pblk;
 	return err;

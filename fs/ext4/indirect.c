@@ -123,13 +123,12 @@ static int set_step(struct ext4_inode *inode, uint64_t goal, uint32_t pointer, u
 {
 	struct ext4_volume *vol = ext4_vol(inode);
 	uint64_t fresh;
-	uint32_t got;
 	int err;
 
 	*pblk = pointer;
 	if (pointer)
 		return device_read(vol, pointer, block);
-	err = blocks_alloc(vol, goal, 1, &fresh, &got);
+	err = blocks_alloc(vol, goal, &fresh);
 	if (err)
 		return err;
 	if (fresh > UINT32_MAX) {

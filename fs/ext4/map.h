@@ -45,6 +45,24 @@ bool map_can_join(const struct map_extent *a, const struct map_extent *b);
 /* Changes i_blocks by @nr file system blocks. */
 void map_count_blocks(struct ext4_inode *inode, int64_t nr);
 
+/* What free blocks are looked for: find.c. */
+struct want {
+	uint64_t goal;
+	uint32_t len;		/* at most */
+	uint32_t ino;		/* of the file; 0: metadata */
+	uint32_t ahead;		/* further blocks that the file is expected to need */
+	bool steal;		/* also what is kept for others; find.c's own */
+};
+
+struct block_run {
+	uint64_t start;
+	uint32_t len;
+};
+
+bool find_free(struct ext4_volume *vol, struct want *want, struct block_run *run);
+bool find_in_window(struct ext4_inode *inode, uint64_t pblk);
+uint32_t find_window_size(struct ext4_volume *vol, uint64_t size);
+
 /* blocks_reserve() by a caller that holds space_lock. */
 int blocks_reserve_counted(struct ext4_volume *vol, uint64_t nr);
 

@@ -101,19 +101,24 @@ static int map_replace(struct ext4_inode *inode, uint32_t lblk, uint64_t end,
 	return replace_indirect(inode, &w, lblk, end, mid);
 }
 
-/* Where the blocks for a hole at @lblk would best be: behind those of the blocks before. */
+/*
+ * Where the blocks for a hole at @lblk would best be: behind those of the blocks before, with room
+ * for what is missing between them when that is little, or kept for the file.
+ */
 static uint64_t goal_for(struct ext4_inode *inode, uint32_t lblk)
 {
 	const struct ext4_map *map = &inode->map;
 	unsigned int i = map_search(map, lblk);
 	const struct map_extent *near;
+	uint64_t gap, goal;
 
 	if (!map->nr)
 		return blocks_inode_goal(inode);
 	if (i) {
 		near = &map->extents[i - 1];
-		return near->pblk + near->len + (lblk - map_end(near) < 1024 ?
-						 lblk - map_end(near) : 0);
+		gap = lblk - map_end(near);
+		goal = near->pblk + near->len;
+		return gap < 1024 || find_in_window(inode, goal + gap) ? goal + gap : goal;
 	}
 	near = &map->extents[0];
 	return near->pblk > near->lblk - lblk ? near->pblk - (near->lblk - lblk) : near->pblk;
@@ -127,9 +132,9 @@ static int fill_hole(struct ext4_inode *inode, uint32_t lblk, uint32_t want, boo
 	struct map_extent mid = { .lblk = lblk, .unwritten = unwritten };
 	int err;
 
-	err = blocks_alloc(vol, goal_for(inode, lblk),
-			   want < MAP_MAX_UNWRITTEN ? want : MAP_MAX_UNWRITTEN, &mid.pblk,
-			   &mid.len);
+	err = blocks_alloc_data(inode, goal_for(inode, lblk),
+				want < MAP_MAX_UNWRITTEN ? want : MAP_MAX_UNWRITTEN, &mid.pblk,
+				&mid.len);
 	if (err)
 		return err;
 	err = map_replace(inode, lblk, map_end(&mid), &mid);

@@ -191,7 +191,7 @@ void model_step(struct model *m)
 		seek(m, pos);
 	else if (what < 30)
 		copy(m, pos, model_random(m, m->limit - len + 1), len);
-	else if (what < 31 || m->shared)
+	else if (what < 31 || m->shared || (m->calm && model_random(m, 32)))
 		must(m, !ext4_fsync(m->node, false), "fsync");
 	else
 		model_remount(m);

@@ -15,6 +15,7 @@ struct model {
 	loff_t size, limit;
 	uint64_t seed, state;		/* as it began, as it is */
 	unsigned int step;
+	bool calm;			/* few remounts */
 	bool shared;			/* others use the volume meanwhile: it stays mounted */
 };
 
