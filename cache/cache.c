@@ -67,12 +67,14 @@ int cache_create(struct cache **out, const struct cache_config *config)
 	cache->run_max = cache->nr_frames / 8 < RUN_MAX ? cache->nr_frames / 8 : RUN_MAX;
 	pthread_mutex_init(&cache->lru_lock, NULL);
 	lru_init(cache);
+	workingset_init(cache);
 	err = start_flushers(cache);
 	if (err)
 		goto arena;
 	*out = cache;
 	return 0;
 arena:
+	workingset_finish(cache);
 	pthread_mutex_destroy(&cache->lru_lock);
 	arena_finish(cache);
 free:
@@ -86,6 +88,7 @@ void cache_destroy(struct cache *cache)
 		return;
 	flusher_stop(&cache->flushers[MAPPING_FILE]);
 	flusher_stop(&cache->flushers[MAPPING_DEVICE]);
+	workingset_finish(cache);
 	pthread_mutex_destroy(&cache->lru_lock);
 	arena_finish(cache);
 	free(cache);
@@ -130,7 +133,8 @@ void mapping_finish(struct mapping *mapping)
 {
 	cache_assert(!mapping->nrpages && !mapping->nrdirty);
 	flusher_forget(mapping);
-	xa_destroy(&mapping->i_pages);
+	workingset_clear(mapping, 0, ULONG_MAX);
+	cache_assert(xa_empty(&mapping->i_pages));
 	pthread_rwlock_destroy(&mapping->invalidate_lock);
 }
 

@@ -54,10 +54,24 @@ static void check_lru(struct cache *cache, enum mapping_level level)
 			check(folio_refs(folio) && folio->level == level);
 			check(folio_flags(folio) & FOLIO_LRU);
 			check(!(folio_flags(folio) & FOLIO_ACTIVE) == (list == LRU_INACTIVE));
-			nr++;
+			nr += 1UL << folio->order;
 		}
 		check(nr == lru->nr[list]);
 	}
+}
+
+static void check_shadow_nodes(struct cache *cache)
+{
+	struct xa_node *node;
+	unsigned long nr = 0;
+
+	pthread_mutex_lock(&cache->shadows.lock);
+	list_for_each_entry(node, &cache->shadows.list, private_list) {
+		check(node->count && node->count == node->nr_values);
+		nr++;
+	}
+	check(nr == cache->shadows.nr);
+	pthread_mutex_unlock(&cache->shadows.lock);
 }
 
 /** cache_check() - Assert what must hold of arena and lists. Context: Nobody uses the cache. */
@@ -70,6 +84,7 @@ void cache_check(struct cache *cache)
 	check_lru(cache, MAPPING_FILE);
 	check_lru(cache, MAPPING_DEVICE);
 	pthread_mutex_unlock(&cache->lru_lock);
+	check_shadow_nodes(cache);
 }
 
 static void check_frames(const struct folio *folio)
@@ -106,6 +121,13 @@ static void check_folio(struct mapping *mapping, struct xa_state *xas, struct fo
 	check(dirty || !xas_get_mark(xas, PAGECACHE_TAG_TOWRITE));
 }
 
+/* A node holds a folio, or a node that does, or is listed. */
+static void check_node(const struct xa_node *node)
+{
+	if (node)
+		check(list_empty(&node->private_list) == (node->count != node->nr_values));
+}
+
 /** mapping_check() - Assert what must hold of a mapping. Context: Nobody uses the mapping. */
 void mapping_check(struct mapping *mapping)
 {
@@ -115,7 +137,9 @@ void mapping_check(struct mapping *mapping)
 
 	xas_lock(&xas);
 	xas_for_each(&xas, folio, ULONG_MAX) {
-		check(!xa_is_value(folio));
+		check_node(xas.xa_node);
+		if (xa_is_value(folio))
+			continue;
 		check_folio(mapping, &xas, folio);
 		nrpages += 1UL << folio->order;
 		nrdirty += folio_nr_dirty(folio) != 0;

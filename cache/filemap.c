@@ -83,18 +83,20 @@ struct folio *filemap_get_folio_tag(struct mapping *mapping, pgoff_t *start, pgo
 
 /**
  * filemap_add_folio() - Put a new folio into a mapping.
+ * @write: it will be written to: that it was here before says nothing of reads
  *
  * Context: May sleep to allocate nodes. Takes the XArray and LRU locks.
  * Return: 0, and the folio is locked; -EEXIST when something is there; -ENOMEM. In any case the
  * caller's reference remains.
  */
-int filemap_add_folio(struct mapping *mapping, struct folio *folio, pgoff_t index)
+int filemap_add_folio(struct mapping *mapping, struct folio *folio, pgoff_t index, bool write)
 {
 	XA_STATE(xas, &mapping->i_pages, index);
 	void *old;
 	int err;
 
 	cache_assert(folio->order == 0);
+	xas_set_update(&xas, workingset_update_node);
 	folio->index = index;
 	folio->block_shift = mapping->block_shift;
 	folio->mapping = mapping;
@@ -117,6 +119,8 @@ int filemap_add_folio(struct mapping *mapping, struct folio *folio, pgoff_t inde
 		folio_put(folio);
 		return err;
 	}
+	if (old && !write)
+		workingset_refault(folio, old);
 	lru_add(folio);
 	return 0;
 }
@@ -139,7 +143,7 @@ struct folio *filemap_grab_folio(struct mapping *mapping, pgoff_t index, int *er
 			continue;
 		}
 		folio = folio_alloc(mapping->cache, mapping->level, true);
-		*err = filemap_add_folio(mapping, folio, index);
+		*err = filemap_add_folio(mapping, folio, index, true);
 		if (!*err) {
 			count_stat(mapping->cache, misses, 1);
 			return folio;
@@ -206,7 +210,7 @@ static struct folio *grab_missing(struct mapping *mapping, const struct read_ran
 		folio = folio_alloc(mapping->cache, mapping->level, wait);
 		if (!folio)
 			return NULL;
-		*err = filemap_add_folio(mapping, folio, index);
+		*err = filemap_add_folio(mapping, folio, index, false);
 		if (!*err)
 			return folio;
 		if (*err == -EEXIST)

@@ -66,6 +66,7 @@ enum folio_flag {
 	FOLIO_ACTIVE = 1 << 4,
 	FOLIO_LRU = 1 << 5,
 	FOLIO_BUDDY = 1 << 6,	/* free: first frame of a block on a buddy list */
+	FOLIO_WORKINGSET = 1 << 7, /* has been active */
 };
 
 enum folio_blocks { BLOCKS_VALID, BLOCKS_DIRTY, BLOCKS_WRITING, BLOCKS_RESERVED, BLOCKS_KINDS };

@@ -5,6 +5,9 @@
  * Locks, outer first; nothing sleeps or does I/O under the last four:
  *
  *	folio lock -> XArray lock -> flusher lock (mapping queues) -> LRU lock -> arena lock
+ *
+ * The shadow list lock is taken under the XArray lock, and no lock under it but another XArray's by
+ * trylock.
  */
 #ifndef FOLIO_CACHE_INTERNAL_H
 #define FOLIO_CACHE_INTERNAL_H
@@ -26,7 +29,19 @@ enum lru_list { LRU_INACTIVE, LRU_ACTIVE, LRU_LISTS };
 
 struct lru {
 	struct list_head list[LRU_LISTS]; /* newest first */
-	unsigned long nr[LRU_LISTS];
+	unsigned long nr[LRU_LISTS];	  /* pages; may be read without the lock */
+	unsigned long refaults_seen;	  /* refault_activations at the last reclaim */
+
+	unsigned long clock;		  /* workingset.c; atomic, as is the next */
+	unsigned long refault_activations;
+};
+
+/* Nodes of trees that hold nothing but shadows: workingset.c. */
+struct shadow_nodes {
+	pthread_mutex_t lock;
+	struct list_head list; /* the oldest first */
+	unsigned long nr;      /* may be read without the lock */
+	unsigned long max;     /* constant */
 };
 
 /* The flusher of one level: flusher.c. */
@@ -55,6 +70,7 @@ struct flusher {
 /* Fields of struct cache_stats that only count. Atomic. */
 struct counters {
 	uint64_t hits, misses, read_bytes, written_bytes, evictions, activations, refaults;
+	uint64_t refault_activations, refault_restores, shadow_nodes_freed;
 	uint64_t writeback_runs, write_errors, read_errors, throttled;
 };
 
@@ -80,6 +96,7 @@ struct cache {
 	pthread_mutex_t lru_lock;
 	struct lru lru[MAPPING_LEVELS];
 
+	struct shadow_nodes shadows;
 	struct flusher flushers[MAPPING_LEVELS];
 	struct counters counters;
 };
@@ -210,8 +227,19 @@ void lru_remove(struct folio *folio);
 void folio_mark_accessed(struct folio *folio);
 struct folio *folio_alloc(struct cache *cache, enum mapping_level level, bool wait);
 
+/* workingset.c */
+void workingset_init(struct cache *cache);
+void workingset_finish(struct cache *cache);
+/* xas_set_update() with it on every cursor that stores to a mapping's array. */
+void workingset_update_node(struct xa_node *node);
+void *workingset_eviction(struct mapping *mapping, struct folio *folio);
+void workingset_activation(struct folio *folio);
+void workingset_refault(struct folio *folio, void *shadow);
+void workingset_shrink(struct cache *cache);
+void workingset_clear(struct mapping *mapping, pgoff_t first, pgoff_t last);
+
 /* filemap.c */
-int filemap_add_folio(struct mapping *mapping, struct folio *folio, pgoff_t index);
+int filemap_add_folio(struct mapping *mapping, struct folio *folio, pgoff_t index, bool write);
 struct folio *filemap_get_folio(struct mapping *mapping, pgoff_t index);
 struct folio *filemap_get_folio_tag(struct mapping *mapping, pgoff_t *start, pgoff_t end,
 				    xa_mark_t tag);

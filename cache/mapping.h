@@ -79,6 +79,7 @@ struct mapping {
 	unsigned long nrdirty;		/* folios with dirty blocks; atomic */
 	errseq_t wb_err;
 	pthread_rwlock_t invalidate_lock; /* prefers writers */
+	bool exiting;			/* no shadows any more: it is being torn down; atomic */
 	pgoff_t last_read;		/* folio that the last read ended in; a hint, atomic */
 
 	/* The level's flusher's, under its lock: see flusher.c. */

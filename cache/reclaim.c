@@ -3,10 +3,13 @@
  * The LRU lists, and how frames are got back.
  *
  * Each level has two lists. A folio starts on the inactive one; a second access moves it to the
- * active one; the oldest active ones go back when the inactive list has become low. Reclaim looks
- * at the oldest inactive folios: one that nobody uses and that is clean leaves its mapping. One
- * that is locked, dirty or being written goes to the young end, and in the latter cases the flusher
- * is woken. There is no thread for this: who wants a frame reclaims a batch.
+ * active one. The oldest active ones go back, as many as the lengths of the two lists tell, when
+ * the inactive list has become low, and also when a folio that was evicted too early has been taken
+ * in as active since the last time (workingset.c): then the active list holds what is not used
+ * enough. Reclaim looks at the oldest inactive folios: one that nobody uses and that is clean
+ * leaves its mapping, and a shadow in its place. One that is locked, dirty or being written goes to
+ * the young end, and in the latter cases the flusher is woken. There is no thread for this: who
+ * wants a frame reclaims a batch.
  *
  * An eviction holds the folio lock (by trylock) and the XArray lock, and freezes the reference
  * count at 2, the mapping's and its own: from there on no reader can get the folio, and it is taken
@@ -40,6 +43,8 @@
  */
 #include "internal.h"
 
+#define DEACTIVATE_MAX (4 * RECLAIM_BATCH)
+
 static inline enum lru_list folio_list(const struct folio *folio)
 {
 	return folio_flags(folio) & FOLIO_ACTIVE ? LRU_ACTIVE : LRU_INACTIVE;
@@ -58,6 +63,11 @@ void lru_init(struct cache *cache)
  * The LRU lock is held from here
  */
 
+static void lru_count(struct lru *lru, enum lru_list list, long pages)
+{
+	__atomic_store_n(&lru->nr[list], lru->nr[list] + pages, __ATOMIC_RELAXED);
+}
+
 static void lru_link(struct folio *folio)
 {
 	struct lru *lru = &folio->cache->lru[folio->level];
@@ -65,7 +75,7 @@ static void lru_link(struct folio *folio)
 
 	cache_assert(!(folio_flags(folio) & FOLIO_LRU));
 	list_add(&folio->lru, &lru->list[list]);
-	lru->nr[list]++;
+	lru_count(lru, list, 1L << folio->order);
 	folio_set_flags(folio, FOLIO_LRU);
 }
 
@@ -75,7 +85,7 @@ static void lru_unlink(struct folio *folio)
 
 	cache_assert(folio_flags(folio) & FOLIO_LRU);
 	list_del_init(&folio->lru);
-	lru->nr[folio_list(folio)]--;
+	lru_count(lru, folio_list(folio), -(1L << folio->order));
 	folio_clear_flags(folio, FOLIO_LRU);
 }
 
@@ -90,15 +100,30 @@ static bool inactive_is_low(const struct lru *lru)
 	return lru->nr[LRU_INACTIVE] * ratio < lru->nr[LRU_ACTIVE];
 }
 
+/* Has the active list kept what should have gone? Folios were evicted, and wanted again soon. */
+static bool refaults_activated(struct lru *lru)
+{
+	unsigned long now = __atomic_load_n(&lru->refault_activations, __ATOMIC_RELAXED);
+	bool any = now != lru->refaults_seen;
+
+	lru->refaults_seen = now;
+	return any;
+}
+
+/* The oldest active folios go back, while as many of the inactive ones are looked at. */
 static void deactivate_some(struct lru *lru)
 {
-	unsigned int n;
+	unsigned long nr = RECLAIM_BATCH * lru->nr[LRU_ACTIVE] / (lru->nr[LRU_INACTIVE] + 1) + 1;
+	unsigned long n;
 
-	for (n = 0; n < RECLAIM_BATCH && lru->nr[LRU_ACTIVE]; n++) {
+	if (nr > DEACTIVATE_MAX)
+		nr = DEACTIVATE_MAX;
+	for (n = 0; n < nr && !list_empty(&lru->list[LRU_ACTIVE]); n++) {
 		struct folio *folio = list_last_entry(&lru->list[LRU_ACTIVE], struct folio, lru);
 
 		lru_unlink(folio);
-		folio_clear_flags(folio, FOLIO_ACTIVE | FOLIO_REFERENCED);
+		folio_clear_flags(folio, FOLIO_ACTIVE);
+		folio_set_flags(folio, FOLIO_WORKINGSET);
 		lru_link(folio);
 	}
 }
@@ -108,7 +133,7 @@ static unsigned int isolate(struct lru *lru, struct folio **folios, unsigned int
 {
 	unsigned int n, nr = 0;
 
-	for (n = 0; n < RECLAIM_BATCH && lru->nr[LRU_INACTIVE]; n++) {
+	for (n = 0; n < RECLAIM_BATCH && !list_empty(&lru->list[LRU_INACTIVE]); n++) {
 		struct folio *folio = list_last_entry(&lru->list[LRU_INACTIVE], struct folio, lru);
 
 		if (!folio_try_get(folio)) { /* about to be freed by its last holder */
@@ -169,6 +194,7 @@ void folio_mark_accessed(struct folio *folio)
 		folio_clear_flags(folio, FOLIO_REFERENCED);
 		folio_set_flags(folio, FOLIO_ACTIVE);
 		lru_link(folio);
+		workingset_activation(folio);
 		count_stat(cache, activations, 1);
 	}
 	pthread_mutex_unlock(&cache->lru_lock);
@@ -181,8 +207,9 @@ void folio_mark_accessed(struct folio *folio)
  */
 static bool evict_locked(struct mapping *mapping, struct folio *folio, bool *dirty)
 {
-	XA_STATE(xas, &mapping->i_pages, folio->index);
+	XA_STATE_ORDER(xas, &mapping->i_pages, folio->index, folio->order);
 
+	xas_set_update(&xas, workingset_update_node);
 	xas_lock(&xas);
 	if (folio_nr_dirty(folio) || folio_test_writeback(folio)) {
 		*dirty = true;
@@ -193,9 +220,9 @@ static bool evict_locked(struct mapping *mapping, struct folio *folio, bool *dir
 		xas_unlock(&xas);
 		return false;
 	}
-	xas_load(&xas);
-	xas_store(&xas, NULL);
-	__atomic_fetch_sub(&mapping->nrpages, 1, __ATOMIC_RELAXED);
+	xas_store(&xas, workingset_eviction(mapping, folio));
+	cache_assert(!xas_error(&xas)); /* the slot is there */
+	__atomic_fetch_sub(&mapping->nrpages, 1UL << folio->order, __ATOMIC_RELAXED);
 	folio->mapping = NULL;
 	xas_unlock(&xas);
 	/* The mapping may be gone from here on. */
@@ -242,12 +269,13 @@ static unsigned int shrink(struct cache *cache, enum mapping_level level)
 	struct folio *folios[RECLAIM_BATCH];
 	unsigned int i, nr, kept, scanned = 0, freed = 0;
 	unsigned long limit;
-	bool dirty = false;
+	bool dirty = false, refaults = false;
 
 	do {
 		pthread_mutex_lock(&cache->lru_lock);
 		limit = lru->nr[LRU_INACTIVE] + lru->nr[LRU_ACTIVE];
-		if (inactive_is_low(lru))
+		refaults |= refaults_activated(lru);
+		if (refaults || inactive_is_low(lru))
 			deactivate_some(lru);
 		nr = isolate(lru, folios, &scanned);
 		pthread_mutex_unlock(&cache->lru_lock);
@@ -261,6 +289,7 @@ static unsigned int shrink(struct cache *cache, enum mapping_level level)
 	} while (nr && freed < RECLAIM_BATCH && scanned < limit);
 	if (dirty)
 		flusher_press(&cache->flushers[level]);
+	workingset_shrink(cache);
 	return freed;
 }
 

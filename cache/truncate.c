@@ -5,7 +5,8 @@
  * A range is emptied in two passes. The first waits for nothing: it locks what can be locked at
  * once, batch by batch, and takes each batch out under one XArray lock. The second waits for locks
  * and for writes in flight, folio by folio, and starts over until it finds the range empty. A folio
- * whose reference count is frozen is being evicted; taking the XArray lock once waits for that.
+ * whose reference count is frozen is being evicted; taking the XArray lock once waits for that. When
+ * no folio is left, nobody can leave shadows there any more, and those of the range are dropped.
  *
  * A folio is never truncated under a write: who holds its lock and has seen WRITEBACK clear is
  * alone.
@@ -101,6 +102,7 @@ static void remove_folios(struct mapping *mapping, struct folio **folios, unsign
 		cache_assert(!folio_test_writeback(folios[i]));
 		forget_dirty(mapping, folios[i], 0, folio_size(folios[i]));
 	}
+	xas_set_update(&xas, workingset_update_node);
 	xas_lock(&xas);
 	for (i = 0; i < nr; i++) {
 		xas_set(&xas, folios[i]->index);
@@ -180,6 +182,7 @@ static void remove_range(struct mapping *mapping, pgoff_t first, pgoff_t last)
 	remove_idle(mapping, first, last);
 	while (remove_busy(mapping, first, last))
 		;
+	workingset_clear(mapping, first, last);
 }
 
 /* Does [at, at + len) of a valid block hold anything but zeros? Folio locked. */
@@ -385,8 +388,10 @@ int truncate_hole(struct mapping *mapping, loff_t start, loff_t end)
 
 void truncate_all(struct mapping *mapping)
 {
+	__atomic_store_n(&mapping->exiting, true, __ATOMIC_RELAXED);
 	remove_range(mapping, 0, LAST_INDEX);
 	wait_for_evictor(mapping);
+	__atomic_store_n(&mapping->exiting, false, __ATOMIC_RELAXED);
 }
 
 /* The part of the folio that lies in [start, end) is not valid any more. Folio locked; put. */

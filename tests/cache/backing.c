@@ -308,6 +308,17 @@ long backing_reserved(struct backing *b)
 	long n = 0;
 
 	xa_for_each(&b->mapping.i_pages, index, folio)
-		n += folio_count_blocks(folio, BLOCKS_RESERVED);
+		if (!xa_is_value(folio))
+			n += folio_count_blocks(folio, BLOCKS_RESERVED);
+	return n;
+}
+
+unsigned long backing_shadows(struct backing *b)
+{
+	unsigned long index, n = 0;
+	void *entry;
+
+	xa_for_each(&b->mapping.i_pages, index, entry)
+		n += xa_is_value(entry);
 	return n;
 }

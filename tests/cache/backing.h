@@ -50,6 +50,8 @@ int backing_setsize(struct backing *b, loff_t size);
 int backing_punch(struct backing *b, loff_t start, loff_t end);
 /* Blocks without a place that are taken: must be 0 when all is written. */
 long backing_reserved(struct backing *b);
+/* Shadow entries in the mapping. */
+unsigned long backing_shadows(struct backing *b);
 
 uint64_t rnd(uint64_t *state);
 

@@ -246,8 +246,8 @@ Test(filemap, an_index_is_added_once)
 	setup(12, ROOM, 3);
 	folio = folio_alloc(cache, MAPPING_FILE, true);
 	other = folio_alloc(cache, MAPPING_FILE, true);
-	cr_assert_eq(filemap_add_folio(&b.mapping, folio, 7), 0);
-	cr_assert_eq(filemap_add_folio(&b.mapping, other, 7), -EEXIST);
+	cr_assert_eq(filemap_add_folio(&b.mapping, folio, 7, false), 0);
+	cr_assert_eq(filemap_add_folio(&b.mapping, other, 7, false), -EEXIST);
 	cr_assert_eq(b.mapping.nrpages, 1);
 	folio_unlock(folio);
 	folio_put(folio);

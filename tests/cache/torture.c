@@ -96,6 +96,21 @@ static void do_truncate(unsigned int file, loff_t pos, size_t len, bool punch)
 		fail("truncation failed", file, pos);
 }
 
+/* A file that comes and goes while others evict its folios and shrink its shadows. */
+static void do_short_life(loff_t size, unsigned char *buf)
+{
+	struct backing b;
+
+	backing_init(&b, cache, MAPPING_FILE, 12, size, size, 0);
+	if (filemap_read(&b.mapping, 0, buf, size) != size)
+		fail("read of a short-lived file failed", FILES, 0);
+	truncate_all(&b.mapping);
+	mapping_finish(&b.mapping);
+	pthread_mutex_destroy(&b.inode_lock);
+	free(b.data);
+	free(b.placed);
+}
+
 static void step(uint64_t *state, unsigned char *buf)
 {
 	unsigned int file = rnd(state) % FILES;
@@ -136,7 +151,10 @@ static void step(uint64_t *state, unsigned char *buf)
 		__atomic_fetch_add(&faults, 1, __ATOMIC_RELAXED);
 		__atomic_store_n(&files[file].fail_writes, 1, __ATOMIC_RELAXED);
 		break;
-	case 7 ... 18:
+	case 7:
+		do_short_life(1 + pos / 4, buf);
+		break;
+	case 8 ... 18:
 		do_write(file, pos, buf, len);
 		break;
 	default:
