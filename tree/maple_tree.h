@@ -25,7 +25,7 @@
  *	all others of mtree_		take the tree's lock themselves; with GFP_KERNEL may sleep
  *	mas_walk, mas_find, mas_next,
  *	mas_prev and their like		rcu_read_lock() or mas_lock()
- *	mas_empty_area, _rev		mas_lock()
+ *	mas_empty_area, _rev		mas_lock(); with RCU alone the answer may be out of date
  *	mas_store, mas_erase and others
  *	that change			mas_lock(), or the user's lock with MT_FLAGS_LOCK_EXTERN
  *
@@ -205,14 +205,14 @@ void *mt_prev(struct maple_tree *mt, unsigned long index, unsigned long min);
  *
  *	ma_start	not in the tree yet: the next call walks from the root to index
  *	ma_active	at a range: index and last are its ends, node, offset, min, max its place
- *	ma_root		at the sole entry, which is in no node (index 0), or past it (1 to ULONG_MAX)
- *	ma_none		nothing was found
+ *	ma_root		at the sole entry, which is in no node (index 0)
+ *	ma_none		in a tree without nodes, where there is nothing
  *	ma_pause	as ma_start, but going on starts behind last, going back before index
  *	ma_overflow	going on met the limit
  *	ma_underflow	going back met the limit
  *	ma_error	failed: mas_is_err(); xa_err(mas->node) is the negative errno
  *
- * From ma_overflow mas_prev() gives the range at the limit again, from ma_underflow mas_next()
+ * From ma_overflow going back gives the entry at the limit again, from ma_underflow going on
  * does. Stores may be called in any status but ma_error, in which nothing happens.
  *
  * A store that needs nodes takes them before it changes anything:

@@ -224,10 +224,10 @@ static inline void *mt_slot(const struct maple_node *node, enum maple_type type,
 	return rcu_dereference(mt_slot_array((struct maple_node *)node, type)[offset]);
 }
 
-/* Gaps are looked at and changed under the lock only. */
+/* Gaps change under the lock; without it they are hints. */
 static inline unsigned long mt_gap(const struct maple_node *node, unsigned int offset)
 {
-	return __atomic_load_n(&node->arange.gap[offset], __ATOMIC_RELAXED);
+	return __atomic_load_n(&node->arange.gap[offset], __ATOMIC_ACQUIRE);
 }
 
 /* The first index of a slot. @min: the node's */
@@ -270,6 +270,15 @@ static inline bool mt_is_reserved(const void *entry)
 {
 	return ((unsigned long)entry & 3) == 2 && (unsigned long)entry < 4096;
 }
+
+/*
+ * mas_range_at() - Go to the range in which @index lies, in the present leaf if that is there.
+ *
+ * Afterwards the cursor is active, or at what a tree without nodes has: then ma_root at the entry,
+ * ma_none where there is nothing. Context: RCU or the tree's lock. The cursor has not failed.
+ * Return: what is there. (mt_walk.c)
+ */
+void *mas_range_at(struct ma_state *mas, unsigned long index);
 
 /*
  * Nodes ahead (mt_nodes.c)
