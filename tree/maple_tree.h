@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Maple tree: ranges of unsigned long, each with a pointer, that do not overlap; read without locks.
+ * Maple tree: ranges of unsigned long that do not overlap, each with a pointer; read without locks.
  *
  * Each index from 0 to ULONG_MAX belongs to one range, which holds an entry or NULL (nothing). A
  * range has a first and a last index, both inside. Storing over what is there cuts or replaces it;
@@ -39,8 +39,8 @@
  *
  * Where things are: mt_walk.c walks and loads, mt_iter.c goes on and back and finds, mt_gap.c looks
  * for free ranges, mtree.c is the normal API that reads, mt_dup.c copies a tree; mt_write.c decides
- * what a store takes, mt_place.c does the stores that stay in one node, mt_rebuild.c those that do
- * not, mt_nodes.c has a cursor's nodes, mt_store.c the calls that change, mt_check.c checks.
+ * what a store takes and does what can be done in place, mt_rebuild.c the rest, mt_nodes.c has a
+ * cursor's nodes, mt_store.c and mtree_store.c the calls that change, mt_check.c checks.
  */
 #ifndef FOLIO_TREE_MAPLE_TREE_H
 #define FOLIO_TREE_MAPLE_TREE_H
@@ -244,7 +244,7 @@ enum maple_status {
 enum store_type {
 	wr_invalid,	   /* not looked at yet */
 	wr_new_root,	   /* everything there is gets replaced */
-	wr_store_root,	   /* there is no node yet */
+	wr_store_root,	   /* there is no node, before or after */
 	wr_exact_fit,	   /* another entry for a range that is there */
 	wr_spanning_store, /* touches more than one leaf */
 	wr_split_store,	   /* the leaf gets too full */

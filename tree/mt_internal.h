@@ -2,7 +2,7 @@
 /*
  * What the maple tree's own files share. Not installed.
  *
- * A node is 256 bytes, aligned to 256. A leaf and an inner node without gaps have 16 slots and 15
+ * A node is 256 bytes, aligned to 256. A leaf and an inner node without gaps have 16 slots, 15
  * pivots, an inner node of a tree that keeps gaps has 10 slots, 9 pivots and 10 gaps. Slot i holds
  * the range from pivot[i - 1] + 1 (the node's first index for slot 0) to pivot[i], both inside. The
  * slots in use are 0 to end; the last one ends with the node, so pivot[end] means nothing and must
@@ -284,15 +284,6 @@ void *mas_range_at(struct ma_state *mas, unsigned long index);
  * Nodes ahead (mt_nodes.c)
  */
 
-/* What was asked of the allocator since the counters were cleared: for tests and the benchmark. */
-struct mt_requests {
-	unsigned long requests;	   /* calls that asked for nodes */
-	unsigned long nodes;	   /* how many in all */
-	unsigned long by_size[96]; /* calls by their number of nodes */
-};
-
-extern struct mt_requests mt_requests;
-
 bool mas_reserve(struct ma_state *mas, unsigned int n, gfp_t gfp);
 struct maple_node *mas_take_node(struct ma_state *mas);
 
@@ -301,11 +292,12 @@ struct maple_node *mas_take_node(struct ma_state *mas);
  * B = h - sufficient if sufficient < vacant, else V:
  *
  *	exact fit, append, one slot	0
- *	node store			1 under RCU, else 0
+ *	node store			1 under RCU, else 0; under RCU it is also what an append
+ *					and the move of a boundary are, unless they publish one word
  *	split				2V + 1
  *	rebalance			2B + 1
  *	spanning			3B + 1
- *	new root			1
+ *	new root			1; 0 for NULL
  *	store root			0 or 1
  */
 struct mt_plan {
@@ -317,9 +309,9 @@ struct mt_plan {
 };
 
 /*
- * mas_plan() - What would storing @entry over the cursor's index to last take? Changes nothing but
- * the cursor's place. Context: the tree's lock.
+ * mas_plan() - What would storing @entry over the cursor's index to last take? Changes nothing.
+ * Context: the tree's lock.
  */
-struct mt_plan mas_plan(struct ma_state *mas, void *entry);
+struct mt_plan mas_plan(const struct ma_state *mas, void *entry);
 
 #endif /* FOLIO_TREE_MT_INTERNAL_H */

@@ -24,13 +24,20 @@ static void **link_of(const struct node_pool *pool, void *node)
 	return (void **)((char *)node + pool->link);
 }
 
-static void chain_push(const struct node_pool *pool, void **chain, void *node)
+/**
+ * node_chain_push() - Put a node in front of a chain.
+ *
+ * Release: a reader of a node that was taken out of its tree may see the link in place of what was
+ * there, and then also sees all that its writer did to the node before.
+ */
+void node_chain_push(const struct node_pool *pool, void **chain, void *node)
 {
-	*link_of(pool, node) = *chain;
+	__atomic_store_n(link_of(pool, node), *chain, __ATOMIC_RELEASE);
 	*chain = node;
 }
 
-static void *chain_pop(const struct node_pool *pool, void **chain)
+/** node_chain_pop() - Take the first node from a chain. Return: NULL if there is none. */
+void *node_chain_pop(const struct node_pool *pool, void **chain)
 {
 	void *node = *chain;
 
@@ -52,30 +59,59 @@ static bool fails_now(struct node_pool *pool)
 	return true;
 }
 
-/* Brings nodes from the system: one is returned, further ones become free as far as they may. */
-static void *refill(struct node_pool *pool)
+static void *system_alloc(const struct node_pool *pool)
 {
-	unsigned int extra = pool->max_free < REFILL - 1 ? pool->max_free : REFILL - 1;
-	void *chain = NULL;
-	void *first = malloc(pool->size);
+	return pool->align ? aligned_alloc(pool->align, pool->size) : malloc(pool->size);
+}
+
+static void free_chain(const struct node_pool *pool, void *chain)
+{
 	void *node;
 
-	if (!first)
-		return NULL;
-	for (; extra; extra--) {
-		node = malloc(pool->size);
+	while ((node = node_chain_pop(pool, &chain)))
+		free(node);
+}
+
+/* Brings @n nodes from the system to @chain, or none; further ones become free as far as they may. */
+static bool refill(struct node_pool *pool, unsigned int n, void **chain)
+{
+	unsigned int extra = pool->max_free < REFILL - 1 ? pool->max_free : REFILL - 1;
+	unsigned int got;
+	void *fresh = NULL;
+
+	for (got = 0; got < n + extra; got++) {
+		void *node = system_alloc(pool);
+
 		if (!node)
 			break;
-		chain_push(pool, &chain, node);
+		node_chain_push(pool, &fresh, node);
 	}
+	if (got < n) {
+		free_chain(pool, fresh);
+		return false;
+	}
+	for (unsigned int i = 0; i < n; i++)
+		node_chain_push(pool, chain, node_chain_pop(pool, &fresh));
 	xa_spin_lock(&pool->lock);
-	pool->live++;
-	while ((node = chain_pop(pool, &chain))) {
-		chain_push(pool, &pool->free, node);
+	pool->live += n;
+	for (; got > n; got--) {
+		node_chain_push(pool, &pool->free, node_chain_pop(pool, &fresh));
 		pool->nr_free++;
 	}
 	xa_spin_unlock(&pool->lock);
-	return first;
+	return true;
+}
+
+/* Takes @n free nodes to @chain, or none. Pool locked. */
+static bool take_free(struct node_pool *pool, unsigned int n, void **chain)
+{
+	if (pool->nr_free < n)
+		return false;
+	pool->nr_free -= n;
+	pool->live += n;
+	for (; n; n--)
+		node_chain_push(pool, chain, node_chain_pop(pool, &pool->free));
+	return true;
 }
 
 /**
@@ -88,23 +124,43 @@ static void *refill(struct node_pool *pool)
 void *node_alloc(struct node_pool *pool, gfp_t gfp)
 {
 	void *node = NULL;
-	bool failed;
+	bool failed, done;
 
 	xa_spin_lock(&pool->lock);
 	failed = fails_now(pool);
-	if (!failed)
-		node = chain_pop(pool, &pool->free);
-	if (node) {
-		pool->nr_free--;
-		pool->live++;
-	}
+	done = !failed && take_free(pool, 1, &node);
 	xa_spin_unlock(&pool->lock);
 
-	if (!node && !failed && gfpflags_allow_blocking(gfp))
-		node = refill(pool);
+	if (!done && !failed && gfpflags_allow_blocking(gfp))
+		refill(pool, 1, &node);
 	if (node)
 		memset(node, 0, pool->size);
 	return node;
+}
+
+/**
+ * node_alloc_bulk() - Get several nodes, not zeroed.
+ * @n: how many
+ * @chain: they are put in front of what is there
+ *
+ * In the test mode this is one allocation.
+ *
+ * Context: As node_alloc().
+ * Return: true, or false, and then there are none.
+ */
+bool node_alloc_bulk(struct node_pool *pool, unsigned int n, void **chain, gfp_t gfp)
+{
+	bool failed, done;
+
+	xa_spin_lock(&pool->lock);
+	pool->bulk_calls++;
+	pool->bulk_nodes += n;
+	failed = fails_now(pool);
+	done = !failed && take_free(pool, n, chain);
+	xa_spin_unlock(&pool->lock);
+	if (done || failed || !gfpflags_allow_blocking(gfp))
+		return done;
+	return refill(pool, n, chain);
 }
 
 /* Makes a node free, or puts it on @excess when enough are. Pool locked. */
@@ -112,19 +168,11 @@ static void retire(struct node_pool *pool, void *node, void **excess)
 {
 	pool->live--;
 	if (pool->nr_free < pool->max_free) {
-		chain_push(pool, &pool->free, node);
+		node_chain_push(pool, &pool->free, node);
 		pool->nr_free++;
 	} else {
-		chain_push(pool, excess, node);
+		node_chain_push(pool, excess, node);
 	}
-}
-
-static void free_chain(const struct node_pool *pool, void *chain)
-{
-	void *node;
-
-	while ((node = chain_pop(pool, &chain)))
-		free(node);
 }
 
 /**
@@ -140,6 +188,23 @@ void node_free(struct node_pool *pool, void *node)
 		return;
 	xa_spin_lock(&pool->lock);
 	retire(pool, node, &excess);
+	xa_spin_unlock(&pool->lock);
+	free_chain(pool, excess);
+}
+
+/**
+ * node_free_bulk() - As node_free(), for each node of a chain.
+ */
+void node_free_bulk(struct node_pool *pool, void *chain)
+{
+	void *excess = NULL;
+	void *node;
+
+	if (!chain)
+		return;
+	xa_spin_lock(&pool->lock);
+	while ((node = node_chain_pop(pool, &chain)))
+		retire(pool, node, &excess);
 	xa_spin_unlock(&pool->lock);
 	free_chain(pool, excess);
 }
@@ -166,7 +231,7 @@ static void grace_period_over(struct rcu_head *head)
 
 	rcu_callback_begin(head);
 	xa_spin_lock(&pool->lock);
-	while ((node = chain_pop(pool, &pool->waiting)))
+	while ((node = node_chain_pop(pool, &pool->waiting)))
 		retire(pool, node, &excess);
 	pool->in_flight = false;
 	if (pool->nr_pending >= BATCH)
@@ -193,11 +258,28 @@ static void start_grace_period(struct node_pool *pool)
  */
 void node_free_rcu(struct node_pool *pool, void *node)
 {
-	bool begin = false;
+	void *chain = NULL;
 
+	node_chain_push(pool, &chain, node);
+	node_free_bulk_rcu(pool, chain);
+}
+
+/**
+ * node_free_bulk_rcu() - As node_free_rcu(), for each node of a chain.
+ */
+void node_free_bulk_rcu(struct node_pool *pool, void *chain)
+{
+	bool begin = false;
+	void *node;
+
+	if (!chain)
+		return;
 	xa_spin_lock(&pool->lock);
-	chain_push(pool, &pool->pending, node);
-	if (++pool->nr_pending >= BATCH)
+	while ((node = node_chain_pop(pool, &chain))) {
+		node_chain_push(pool, &pool->pending, node);
+		pool->nr_pending++;
+	}
+	if (pool->nr_pending >= BATCH)
 		begin = begin_grace_period(pool);
 	xa_spin_unlock(&pool->lock);
 	if (begin)

@@ -4,7 +4,9 @@
  *
  * One pool for each kind of node. It keeps some free nodes, takes several from the system at once,
  * and gives back what it does not need. A node that readers may still see is freed with
- * node_free_rcu(): such nodes are gathered, and one grace period serves the whole gathering.
+ * node_free_rcu(): such nodes are gathered, and one grace period serves the whole gathering. The
+ * _bulk calls take and give chains of nodes, linked through the member that the pool knows, under
+ * one hold of the lock.
  */
 #ifndef FOLIO_TREE_NODE_ALLOC_H
 #define FOLIO_TREE_NODE_ALLOC_H
@@ -19,6 +21,7 @@
  * struct node_pool - nodes of one size; use NODE_POOL_INIT()
  * @size: bytes of a node
  * @link: offset of a pointer in the node that readers do not look at, to chain free nodes by
+ * @align: of a node; 0 if malloc()'s will do
  * @max_free: how many free nodes are kept
  * @lock: protects all that follows; innermost
  * @free: nodes ready for use
@@ -28,6 +31,8 @@
  * @waiting: freed nodes that wait for the grace period in flight
  * @in_flight: a grace period is in flight
  * @live: nodes handed out and not yet back in @free or with the system
+ * @bulk_calls: how often node_alloc_bulk() was called
+ * @bulk_nodes: how many nodes it was asked for in all
  * @fail_after: test mode: allocations that succeed before the first failure
  * @fail_times: test mode: how many fail then
  * @rcu: the grace period
@@ -35,6 +40,7 @@
 struct node_pool {
 	size_t size;
 	size_t link;
+	size_t align;
 	unsigned int max_free;
 
 	struct xa_spinlock lock;
@@ -45,6 +51,8 @@ struct node_pool {
 	void *waiting;
 	bool in_flight;
 	unsigned long live;
+	unsigned long bulk_calls;
+	unsigned long bulk_nodes;
 	unsigned long fail_after;
 	unsigned long fail_times;
 	struct rcu_head rcu;
@@ -62,12 +70,19 @@ struct node_pool {
 #define NODE_POOL_MAX_FREE 1024
 #endif
 
-#define NODE_POOL_INIT(type, member)                                                               \
-	{ .size = sizeof(type), .link = offsetof(type, member), .max_free = NODE_POOL_MAX_FREE }
+#define NODE_POOL_INIT_ALIGNED(type, member, alignment)                                            \
+	{ .size = sizeof(type), .link = offsetof(type, member), .align = (alignment),              \
+	  .max_free = NODE_POOL_MAX_FREE }
+#define NODE_POOL_INIT(type, member) NODE_POOL_INIT_ALIGNED(type, member, 0)
 
 void *node_alloc(struct node_pool *pool, gfp_t gfp);
 void node_free(struct node_pool *pool, void *node);
 void node_free_rcu(struct node_pool *pool, void *node);
+bool node_alloc_bulk(struct node_pool *pool, unsigned int n, void **chain, gfp_t gfp);
+void node_free_bulk(struct node_pool *pool, void *chain);
+void node_free_bulk_rcu(struct node_pool *pool, void *chain);
+void *node_chain_pop(const struct node_pool *pool, void **chain);
+void node_chain_push(const struct node_pool *pool, void **chain, void *node);
 void node_pool_drain(struct node_pool *pool);
 unsigned long node_pool_live(struct node_pool *pool);
 void node_pool_fail(struct node_pool *pool, unsigned long nth, unsigned long times);
