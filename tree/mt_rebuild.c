@@ -6,7 +6,7 @@
  * hold where the store's two ways pass: what the left way's node has before the way, what is new,
  * what the right way's node has behind the way. On the leaves the new part is the entry, further up
  * it is the nodes just made. A run that is too short for a node is joined with the node beside it,
- * and the way moves there. The run is cut into one, two or three nodes, which then are the new part
+ * and the way moves there; so is one that is too long, if there is room. The run is cut into one, two or three nodes, which then are the new part
  * of the level above, until
  *
  *	- one node took the place of one: a pointer to it replaces the old one, or
@@ -204,33 +204,63 @@ static void move_way(struct rebuild *b, struct mt_level *way, const struct mt_le
 	}
 }
 
+/* Joins the run with the node on its left. The way goes there from the level @top down. */
+static void join_left(struct rebuild *b, unsigned int top)
+{
+	const struct mt_level *beside = &b->left[b->level];
+	unsigned int had = b->count, more;
+
+	move_way(b, b->left, b->right, top, -1);
+	more = beside->end + 1;
+	assert(had + more <= RUN_MAX);
+	memmove(&b->run[more], &b->run[0], had * sizeof(b->run[0]));
+	b->count = 0;
+	add_slots(b, beside, 0, more);
+	b->count += had;
+	b->fresh += more;
+	b->min = beside->min;
+}
+
+static void join_right(struct rebuild *b, unsigned int top)
+{
+	const struct mt_level *beside = &b->right[b->level];
+
+	move_way(b, b->right, b->left, top, 1);
+	add_slots(b, beside, 0, beside->end + 1);
+}
+
 /* Joins the run, which is too short, with the node beside it that is nearest in the tree. */
 static void join(struct rebuild *b)
 {
 	const unsigned int height = b->w->height;
 	unsigned int left = b->level + 1, right = b->level + 1;
-	const struct mt_level *beside;
 
 	while (left < height && !b->left[left].offset)
 		left++;
 	while (right < height && b->right[right].offset == b->right[right].end)
 		right++;
-	if (left <= right) {
-		unsigned int had = b->count;
+	if (left <= right)
+		join_left(b, left);
+	else
+		join_right(b, right);
+}
 
-		move_way(b, b->left, b->right, left, -1);
-		beside = &b->left[b->level];
-		memmove(&b->run[beside->end + 1], &b->run[0], had * sizeof(b->run[0]));
-		b->count = 0;
-		add_slots(b, beside, 0, beside->end + 1);
-		b->count += had;
-		b->fresh += beside->end + 1;
-		b->min = beside->min;
-	} else {
-		move_way(b, b->right, b->left, right, 1);
-		beside = &b->right[b->level];
-		add_slots(b, beside, 0, beside->end + 1);
-	}
+/*
+ * The run is too long for a node: if the node on its left has room, the two are joined and make two
+ * again. So nodes are fuller, and those that were filled in order are full. Takes no more nodes
+ * than a split here, and none further up.
+ */
+static void spread(struct rebuild *b)
+{
+	unsigned int slots = mt_slots(level_type(b));
+	const struct mt_level *above = &b->left[b->level + 1];
+
+	if (b->count <= slots || b->level + 1 >= b->w->height || !above->offset ||
+	    b->left[b->level].node != b->right[b->level].node)
+		return;
+	if (b->count + mt_end(mt_to_node(mt_slot(above->node, b->inner, above->offset - 1))) <
+	    2 * slots - 2)
+		join_left(b, b->level + 1);
 }
 
 /*
@@ -518,6 +548,7 @@ void mt_rebuild(struct mt_write *w)
 		}
 		if (whole && finish_root(&b))
 			return;
+		spread(&b);
 		if (b.level < w->height)
 			replace_level(&b, b.level);
 		n = make_nodes(&b, part);

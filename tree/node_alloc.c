@@ -2,8 +2,12 @@
 /*
  * Memory for the nodes of trees.
  *
- * A pool has three chains: free nodes, nodes freed but maybe still seen by readers (pending), and
- * those among them that wait for the grace period in flight. At most one grace period is in flight
+ * Nodes are cut from slabs, which are aligned to their size, so that a node's slab is known from its
+ * address. Each slab has a chain of its free nodes; those with any are in a list. A slab that is
+ * all free goes back to the system if enough is free without it.
+ *
+ * A pool has two more chains: nodes freed but maybe still seen by readers (pending), and those
+ * among them that wait for the grace period in flight. At most one grace period is in flight
  * for a pool. It starts when BATCH nodes are pending; when it has passed, its nodes become free and
  * the next may start. So call_rcu(), with its wake-up of another thread, costs once for a batch,
  * and the pool itself holds the only rcu_head that is needed. Fewer than BATCH nodes may stay
@@ -16,8 +20,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH 64  /* nodes pending that are worth a grace period */
-#define REFILL 16 /* nodes taken from the system at once */
+#define BATCH 64 /* nodes pending that are worth a grace period */
+#define SLAB_SIZE (64UL << 10)
+
+struct node_slab {
+	struct node_slab *next; /* of those with free nodes */
+	struct node_slab **link;
+	void *free;
+	unsigned int nr_free;
+};
 
 static void **link_of(const struct node_pool *pool, void *node)
 {
@@ -59,45 +70,150 @@ static bool fails_now(struct node_pool *pool)
 	return true;
 }
 
-static void *system_alloc(const struct node_pool *pool)
+/*
+ * Slabs
+ */
+
+static size_t round_up(size_t n, size_t align)
 {
-	return pool->align ? aligned_alloc(pool->align, pool->size) : malloc(pool->size);
+	return (n + align - 1) & ~(align - 1);
 }
 
-static void free_chain(const struct node_pool *pool, void *chain)
+static unsigned int slab_nodes(const struct node_pool *pool)
+{
+	return (SLAB_SIZE - round_up(sizeof(struct node_slab), pool->align)) / pool->size;
+}
+
+static struct node_slab *slab_of(void *node)
+{
+	return (struct node_slab *)((unsigned long)node & ~(SLAB_SIZE - 1));
+}
+
+static void slab_link(struct node_pool *pool, struct node_slab *slab)
+{
+	slab->next = pool->partial;
+	slab->link = &pool->partial;
+	if (slab->next)
+		slab->next->link = &slab->next;
+	pool->partial = slab;
+}
+
+static void slab_unlink(struct node_slab *slab)
+{
+	*slab->link = slab->next;
+	if (slab->next)
+		slab->next->link = slab->link;
+}
+
+/* A slab with all its nodes free, not yet the pool's. */
+static struct node_slab *slab_create(const struct node_pool *pool)
+{
+	struct node_slab *slab = aligned_alloc(SLAB_SIZE, SLAB_SIZE);
+	char *first;
+
+	if (!slab)
+		return NULL;
+	first = (char *)slab + round_up(sizeof(*slab), pool->align);
+	slab->free = NULL;
+	slab->nr_free = slab_nodes(pool);
+	/* The one with the lowest address comes first. */
+	for (unsigned int i = slab->nr_free; i-- > 0;)
+		node_chain_push(pool, &slab->free, first + i * pool->size);
+	return slab;
+}
+
+static void slab_free_list(struct node_slab *list)
+{
+	while (list) {
+		struct node_slab *next = list->next;
+
+		free(list);
+		list = next;
+	}
+}
+
+/* Takes one of the free nodes, of which there are some. Pool locked. */
+static void *slab_take(struct node_pool *pool)
+{
+	struct node_slab *slab = pool->partial;
+
+	if (!--slab->nr_free)
+		slab_unlink(slab);
+	pool->nr_free--;
+	return node_chain_pop(pool, &slab->free);
+}
+
+/* Makes a node free. Pool locked. Return: the slab, if it shall go; it is unlinked. */
+static struct node_slab *slab_put(struct node_pool *pool, void *node)
+{
+	struct node_slab *slab = slab_of(node);
+	unsigned int nodes = slab_nodes(pool);
+
+	node_chain_push(pool, &slab->free, node);
+	if (!slab->nr_free++)
+		slab_link(pool, slab);
+	pool->nr_free++;
+	if (slab->nr_free < nodes || pool->nr_free < pool->max_free + nodes)
+		return NULL;
+	pool->nr_free -= nodes;
+	slab_unlink(slab);
+	return slab;
+}
+
+/*
+ * Nodes
+ */
+
+/* What leaves the pool when nodes become free; given back to the system without the lock. */
+struct excess {
+	struct node_slab *slabs;
+	void *nodes; /* of a pool without slabs */
+};
+
+static void free_excess(const struct node_pool *pool, struct excess *excess)
 {
 	void *node;
 
-	while ((node = node_chain_pop(pool, &chain)))
+	slab_free_list(excess->slabs);
+	while ((node = node_chain_pop(pool, &excess->nodes)))
 		free(node);
 }
 
-/* Brings @n nodes from the system to @chain, or none; further ones become free as far as they may. */
-static bool refill(struct node_pool *pool, unsigned int n, void **chain)
+/* Makes a node free. Pool locked. */
+static void retire(struct node_pool *pool, void *node, struct excess *excess)
 {
-	unsigned int extra = pool->max_free < REFILL - 1 ? pool->max_free : REFILL - 1;
-	unsigned int got;
-	void *fresh = NULL;
+	struct node_slab *slab;
 
-	for (got = 0; got < n + extra; got++) {
-		void *node = system_alloc(pool);
+	pool->live--;
+	if (pool->plain) {
+		node_chain_push(pool, &excess->nodes, node);
+		return;
+	}
+	slab = slab_put(pool, node);
+	if (slab) {
+		slab->next = excess->slabs;
+		excess->slabs = slab;
+	}
+}
 
-		if (!node)
-			break;
-		node_chain_push(pool, &fresh, node);
+/* Brings @n nodes from the system to @chain, or none, one by one. */
+static bool refill_plain(struct node_pool *pool, unsigned int n, void **chain)
+{
+	struct excess got = { NULL, NULL };
+	void *node;
+
+	for (unsigned int i = 0; i < n; i++) {
+		node = aligned_alloc(pool->align, round_up(pool->size, pool->align));
+		if (!node) {
+			free_excess(pool, &got);
+			return false;
+		}
+		node_chain_push(pool, &got.nodes, node);
 	}
-	if (got < n) {
-		free_chain(pool, fresh);
-		return false;
-	}
-	for (unsigned int i = 0; i < n; i++)
-		node_chain_push(pool, chain, node_chain_pop(pool, &fresh));
+	while ((node = node_chain_pop(pool, &got.nodes)))
+		node_chain_push(pool, chain, node);
 	xa_spin_lock(&pool->lock);
 	pool->live += n;
-	for (; got > n; got--) {
-		node_chain_push(pool, &pool->free, node_chain_pop(pool, &fresh));
-		pool->nr_free++;
-	}
 	xa_spin_unlock(&pool->lock);
 	return true;
 }
@@ -107,11 +223,58 @@ static bool take_free(struct node_pool *pool, unsigned int n, void **chain)
 {
 	if (pool->nr_free < n)
 		return false;
-	pool->nr_free -= n;
 	pool->live += n;
 	for (; n; n--)
-		node_chain_push(pool, chain, node_chain_pop(pool, &pool->free));
+		node_chain_push(pool, chain, slab_take(pool));
 	return true;
+}
+
+/* Brings slabs from the system, and takes @n nodes to @chain; or none. */
+static bool refill(struct node_pool *pool, unsigned int n, void **chain)
+{
+	struct node_slab *fresh = NULL;
+	bool done;
+
+	for (unsigned int got = 0; got < n; got += slab_nodes(pool)) {
+		struct node_slab *slab = slab_create(pool);
+
+		if (!slab) {
+			slab_free_list(fresh);
+			return false;
+		}
+		slab->next = fresh;
+		fresh = slab;
+	}
+	xa_spin_lock(&pool->lock);
+	while (fresh) {
+		struct node_slab *next = fresh->next;
+
+		pool->nr_free += fresh->nr_free;
+		slab_link(pool, fresh);
+		fresh = next;
+	}
+	done = take_free(pool, n, chain);
+	xa_spin_unlock(&pool->lock);
+	return done;
+}
+
+/* Gets @n nodes to @chain, or none. @bulk: count it */
+static bool alloc(struct node_pool *pool, unsigned int n, void **chain, gfp_t gfp, bool bulk)
+{
+	bool failed, done, plain;
+
+	xa_spin_lock(&pool->lock);
+	pool->bulk_calls += bulk;
+	pool->bulk_nodes += bulk ? n : 0;
+	if (!pool->live && !pool->nr_free)
+		pool->plain = !pool->max_free;
+	plain = pool->plain;
+	failed = fails_now(pool);
+	done = !failed && take_free(pool, n, chain);
+	xa_spin_unlock(&pool->lock);
+	if (done || failed || !gfpflags_allow_blocking(gfp))
+		return done;
+	return plain ? refill_plain(pool, n, chain) : refill(pool, n, chain);
 }
 
 /**
@@ -124,16 +287,8 @@ static bool take_free(struct node_pool *pool, unsigned int n, void **chain)
 void *node_alloc(struct node_pool *pool, gfp_t gfp)
 {
 	void *node = NULL;
-	bool failed, done;
 
-	xa_spin_lock(&pool->lock);
-	failed = fails_now(pool);
-	done = !failed && take_free(pool, 1, &node);
-	xa_spin_unlock(&pool->lock);
-
-	if (!done && !failed && gfpflags_allow_blocking(gfp))
-		refill(pool, 1, &node);
-	if (node)
+	if (alloc(pool, 1, &node, gfp, false))
 		memset(node, 0, pool->size);
 	return node;
 }
@@ -150,29 +305,7 @@ void *node_alloc(struct node_pool *pool, gfp_t gfp)
  */
 bool node_alloc_bulk(struct node_pool *pool, unsigned int n, void **chain, gfp_t gfp)
 {
-	bool failed, done;
-
-	xa_spin_lock(&pool->lock);
-	pool->bulk_calls++;
-	pool->bulk_nodes += n;
-	failed = fails_now(pool);
-	done = !failed && take_free(pool, n, chain);
-	xa_spin_unlock(&pool->lock);
-	if (done || failed || !gfpflags_allow_blocking(gfp))
-		return done;
-	return refill(pool, n, chain);
-}
-
-/* Makes a node free, or puts it on @excess when enough are. Pool locked. */
-static void retire(struct node_pool *pool, void *node, void **excess)
-{
-	pool->live--;
-	if (pool->nr_free < pool->max_free) {
-		node_chain_push(pool, &pool->free, node);
-		pool->nr_free++;
-	} else {
-		node_chain_push(pool, excess, node);
-	}
+	return alloc(pool, n, chain, gfp, true);
 }
 
 /**
@@ -182,14 +315,14 @@ static void retire(struct node_pool *pool, void *node, void **excess)
  */
 void node_free(struct node_pool *pool, void *node)
 {
-	void *excess = NULL;
+	struct excess excess = { NULL, NULL };
 
 	if (!node)
 		return;
 	xa_spin_lock(&pool->lock);
 	retire(pool, node, &excess);
 	xa_spin_unlock(&pool->lock);
-	free_chain(pool, excess);
+	free_excess(pool, &excess);
 }
 
 /**
@@ -197,7 +330,7 @@ void node_free(struct node_pool *pool, void *node)
  */
 void node_free_bulk(struct node_pool *pool, void *chain)
 {
-	void *excess = NULL;
+	struct excess excess = { NULL, NULL };
 	void *node;
 
 	if (!chain)
@@ -206,7 +339,7 @@ void node_free_bulk(struct node_pool *pool, void *chain)
 	while ((node = node_chain_pop(pool, &chain)))
 		retire(pool, node, &excess);
 	xa_spin_unlock(&pool->lock);
-	free_chain(pool, excess);
+	free_excess(pool, &excess);
 }
 
 /* Lets the grace period for all that is pending begin, unless one is in flight. Pool locked. */
@@ -225,7 +358,7 @@ static void grace_period_over(struct rcu_head *head)
 {
 	struct node_pool *pool =
 		(struct node_pool *)((char *)head - offsetof(struct node_pool, rcu));
-	void *excess = NULL;
+	struct excess excess = { NULL, NULL };
 	bool again = false;
 	void *node;
 
@@ -239,7 +372,7 @@ static void grace_period_over(struct rcu_head *head)
 	xa_spin_unlock(&pool->lock);
 	if (again)
 		call_rcu(&pool->rcu, grace_period_over);
-	free_chain(pool, excess);
+	free_excess(pool, &excess);
 }
 
 static void start_grace_period(struct node_pool *pool)
@@ -287,14 +420,15 @@ void node_free_bulk_rcu(struct node_pool *pool, void *chain)
 }
 
 /**
- * node_pool_drain() - Wait until each node freed so far is free, and return free ones to the
- * system.
+ * node_pool_drain() - Wait until each node freed so far is free, and return slabs that are all free
+ * to the system.
  *
  * Context: May sleep. Not inside a read-side section.
  */
 void node_pool_drain(struct node_pool *pool)
 {
-	void *chain;
+	struct node_slab *slab, *next, *idle = NULL;
+	unsigned int nodes = slab_nodes(pool);
 	bool begin, busy;
 
 	do {
@@ -309,11 +443,17 @@ void node_pool_drain(struct node_pool *pool)
 	} while (busy);
 
 	xa_spin_lock(&pool->lock);
-	chain = pool->free;
-	pool->free = NULL;
-	pool->nr_free = 0;
+	for (slab = pool->partial; slab; slab = next) {
+		next = slab->next;
+		if (slab->nr_free < nodes)
+			continue;
+		pool->nr_free -= nodes;
+		slab_unlink(slab);
+		slab->next = idle;
+		idle = slab;
+	}
 	xa_spin_unlock(&pool->lock);
-	free_chain(pool, chain);
+	slab_free_list(idle);
 }
 
 /** node_pool_live() - How many nodes are in use, or freed and not through their grace period. */

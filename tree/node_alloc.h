@@ -2,8 +2,8 @@
 /*
  * Memory for the nodes of trees that RCU readers walk.
  *
- * One pool for each kind of node. It keeps some free nodes, takes several from the system at once,
- * and gives back what it does not need. A node that readers may still see is freed with
+ * One pool for each kind of node. It takes a slab of many nodes from the system at once, so that
+ * nodes lie close together, and gives back slabs that it does not need. A node that readers may still see is freed with
  * node_free_rcu(): such nodes are gathered, and one grace period serves the whole gathering. The
  * _bulk calls take and give chains of nodes, linked through the member that the pool knows, under
  * one hold of the lock.
@@ -17,20 +17,24 @@
 #include "rcu.h"
 #include "xa_lock.h"
 
+struct node_slab;
+
 /**
  * struct node_pool - nodes of one size; use NODE_POOL_INIT()
  * @size: bytes of a node
  * @link: offset of a pointer in the node that readers do not look at, to chain free nodes by
- * @align: of a node; 0 if malloc()'s will do
- * @max_free: how many free nodes are kept
+ * @align: of a node, a power of two
+ * @max_free: how many free nodes may be kept for the sake of speed; 0: no slabs, each node comes
+ *	from the system and goes back there. May be changed while nothing is allocated
  * @lock: protects all that follows; innermost
- * @free: nodes ready for use
- * @nr_free: how many
+ * @partial: slabs with free nodes
+ * @nr_free: how many free nodes
+ * @plain: there are no slabs
  * @pending: freed nodes whose grace period has not begun
  * @nr_pending: how many
  * @waiting: freed nodes that wait for the grace period in flight
  * @in_flight: a grace period is in flight
- * @live: nodes handed out and not yet back in @free or with the system
+ * @live: nodes handed out and not yet free again
  * @bulk_calls: how often node_alloc_bulk() was called
  * @bulk_nodes: how many nodes it was asked for in all
  * @fail_after: test mode: allocations that succeed before the first failure
@@ -44,8 +48,9 @@ struct node_pool {
 	unsigned int max_free;
 
 	struct xa_spinlock lock;
-	void *free;
+	struct node_slab *partial;
 	unsigned int nr_free;
+	bool plain;
 	void *pending;
 	unsigned int nr_pending;
 	void *waiting;
@@ -73,7 +78,7 @@ struct node_pool {
 #define NODE_POOL_INIT_ALIGNED(type, member, alignment)                                            \
 	{ .size = sizeof(type), .link = offsetof(type, member), .align = (alignment),              \
 	  .max_free = NODE_POOL_MAX_FREE }
-#define NODE_POOL_INIT(type, member) NODE_POOL_INIT_ALIGNED(type, member, 0)
+#define NODE_POOL_INIT(type, member) NODE_POOL_INIT_ALIGNED(type, member, _Alignof(type))
 
 void *node_alloc(struct node_pool *pool, gfp_t gfp);
 void node_free(struct node_pool *pool, void *node);
