@@ -227,6 +227,7 @@ ParameterizedTest(unsigned int *number, enomem, nowait_never_asks_the_system)
 	int err;
 
 	rcu_register_thread();
+	xa_node_pool.max_free = 0;
 	xa_init(&xa);
 	scene->prepare();
 	before = fingerprint();
