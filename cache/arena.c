@@ -11,6 +11,8 @@
  * The bound of the memory is the size of the arena: there is nothing else to take frames from. FILE
  * folios never have more than all but `device_share` of them (why: reclaim.c).
  *
+ * Frames come back scattered; how a large block is made then: compact.c.
+ *
  * Those who wait for a frame sleep on frame_freed. They look again at every free, at every end of
  * a write, and every 10 ms, since the release of a folio lock or reference may help as well.
  *
@@ -199,10 +201,22 @@ struct folio *arena_alloc(struct cache *cache, enum mapping_level level, unsigne
 	if (!folio)
 		return NULL;
 	folio->level = level;
+	folio->block_shift = PAGE_SHIFT; /* until it is in a mapping */
 	clear_frames(folio);
 	__atomic_store_n(&folio->flags, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&folio->refcount, 1, __ATOMIC_RELEASE);
 	return folio;
+}
+
+/* Is there room for 2^order frames more for a level, in one block or not? */
+bool arena_may_take(struct cache *cache, enum mapping_level level, unsigned int order)
+{
+	bool may;
+
+	pthread_mutex_lock(&cache->arena_lock);
+	may = may_take(cache, level, 1UL << order);
+	pthread_mutex_unlock(&cache->arena_lock);
+	return may;
 }
 
 /**
@@ -236,25 +250,28 @@ void arena_wake(struct cache *cache)
 	pthread_mutex_unlock(&cache->arena_lock);
 }
 
+/* Is there a free block of an order? */
+static bool has_block(const struct cache *cache, unsigned int order)
+{
+	while (order <= MAX_FOLIO_ORDER && list_empty(&cache->free[order]))
+		order++;
+	return order <= MAX_FOLIO_ORDER;
+}
+
 /**
- * arena_wait() - Wait a moment for a frame to become free for a level.
+ * arena_wait() - Wait a moment for 2^order frames to become free for a level.
  *
  * Context: May sleep; no folio locked (reclaim.c).
- * Return: Whether there was one at the end.
  */
-bool arena_wait(struct cache *cache, enum mapping_level level)
+void arena_wait(struct cache *cache, enum mapping_level level, unsigned int order)
 {
-	bool found;
-
 	pthread_mutex_lock(&cache->arena_lock);
-	if (!may_take(cache, level, 1)) {
+	if (!may_take(cache, level, 1UL << order) || !has_block(cache, order)) {
 		__atomic_fetch_add(&cache->frame_waiters, 1, __ATOMIC_RELAXED);
 		cond_wait_until(&cache->frame_freed, &cache->arena_lock, now_ns() + WAIT_NS);
 		__atomic_fetch_sub(&cache->frame_waiters, 1, __ATOMIC_RELAXED);
 	}
-	found = may_take(cache, level, 1);
 	pthread_mutex_unlock(&cache->arena_lock);
-	return found;
 }
 
 void arena_usage(struct cache *cache, unsigned long *free, unsigned long used[MAPPING_LEVELS])

@@ -4,7 +4,8 @@
  *
  * Limits follow from the number of frames: the flusher begins at a tenth dirty, writers of a level
  * wait at three tenths. A run of one read or write is 1 MiB at most, and no more than an eighth of
- * the frames, so that in a tiny cache no single caller locks them all.
+ * the frames, so that in a tiny cache no single caller locks them all; for the same reason a folio
+ * is no larger than a 64th of it.
  *
  * FILE has four flusher threads, since its writes wait for metadata and there may be thousands of
  * small files; DEVICE, one mapping, has one.
@@ -48,6 +49,15 @@ static int start_flushers(struct cache *cache)
 	return err;
 }
 
+static unsigned int max_order(unsigned long nr_frames)
+{
+	unsigned int order = 0;
+
+	while (order < FILEMAP_MAX_ORDER && nr_frames >> (order + 1) >= 64)
+		order++;
+	return order;
+}
+
 int cache_create(struct cache **out, const struct cache_config *config)
 {
 	struct cache *cache;
@@ -65,6 +75,7 @@ int cache_create(struct cache **out, const struct cache_config *config)
 	cache->background = cache->nr_frames / 10;
 	cache->hard = cache->nr_frames * 3 / 10;
 	cache->run_max = cache->nr_frames / 8 < RUN_MAX ? cache->nr_frames / 8 : RUN_MAX;
+	cache->max_order = max_order(cache->nr_frames);
 	pthread_mutex_init(&cache->lru_lock, NULL);
 	lru_init(cache);
 	workingset_init(cache);
@@ -96,7 +107,7 @@ void cache_destroy(struct cache *cache)
 
 /**
  * mapping_init() - Make an empty mapping of size 0.
- * @block_shift: granule of valid and dirty, 10 to 12
+ * @block_shift: granule of valid and dirty, 10 to 16
  * @owner: for the owner's ops
  *
  * Return: 0 or a negative errno.
@@ -107,7 +118,7 @@ int mapping_init(struct mapping *mapping, struct cache *cache, enum mapping_leve
 	pthread_rwlockattr_t attr;
 	int err;
 
-	if (block_shift < 10 || block_shift > PAGE_SHIFT)
+	if (block_shift < MIN_BLOCK_SHIFT || block_shift > MAX_BLOCK_SHIFT)
 		return -EINVAL;
 	memset(mapping, 0, sizeof(*mapping));
 	err = pthread_rwlockattr_init(&attr);
@@ -125,6 +136,7 @@ int mapping_init(struct mapping *mapping, struct cache *cache, enum mapping_leve
 	mapping->owner = owner;
 	mapping->level = level;
 	mapping->block_shift = block_shift;
+	mapping->min_order = block_shift > PAGE_SHIFT ? block_shift - PAGE_SHIFT : 0;
 	mapping->last_read = (pgoff_t)-1;
 	return 0;
 }

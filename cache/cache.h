@@ -29,6 +29,9 @@ struct cache_stats {
 	uint64_t read_bytes, written_bytes;	/* to and from the backing */
 	uint64_t evictions, activations, refaults;
 	uint64_t writeback_runs, write_errors, read_errors, throttled;
+	uint64_t adds, add_walks;		/* folios added to mappings, walks of the tree for it */
+	uint64_t shadow_splits, folio_splits;
+	uint64_t compactions;			/* large blocks made by eviction */
 	uint64_t bound_bytes, used_bytes, dirty_bytes, writeback_bytes;	/* now */
 };
 

@@ -49,109 +49,253 @@ struct folio *filemap_get_folio(struct mapping *mapping, pgoff_t index)
 	return folio;
 }
 
+/* Waits for who has frozen a folio: it holds the XArray lock. */
+void filemap_wait_frozen(struct mapping *mapping)
+{
+	xa_lock(&mapping->i_pages);
+	xa_unlock(&mapping->i_pages);
+}
+
+/* The first folio with a mark, with a reference; *frozen when it cannot be had just now. */
+static struct folio *find_tagged(struct xa_state *xas, pgoff_t end, xa_mark_t tag, bool *frozen)
+{
+	struct folio *folio;
+
+	rcu_read_lock();
+	xas_for_each_marked(xas, folio, end, tag) {
+		if (xas_retry(xas, folio) || xa_is_value(folio))
+			continue;
+		*frozen = !folio_try_get(folio);
+		if (*frozen || folio == xas_reload(xas))
+			break;
+		folio_put(folio);
+		xas_reset(xas);
+	}
+	rcu_read_unlock();
+	return folio;
+}
+
 /**
  * filemap_get_folio_tag() - Look the first folio with a mark up.
  * @start: where to begin; moved past the folio found
  * @end: last index, below ULONG_MAX
  *
- * Context: Takes the RCU read lock.
+ * Context: Takes the RCU read lock, and the XArray lock to wait for a split.
  * Return: The folio with a reference, not locked, or NULL.
  */
 struct folio *filemap_get_folio_tag(struct mapping *mapping, pgoff_t *start, pgoff_t end,
 				    xa_mark_t tag)
 {
 	XA_STATE(xas, &mapping->i_pages, *start);
-	struct folio *folio;
+	struct folio *folio = NULL;
+	bool frozen;
 
 	if (*start > end)
 		return NULL;
-	rcu_read_lock();
-	xas_for_each_marked(&xas, folio, end, tag) {
-		if (xas_retry(&xas, folio) || xa_is_value(folio))
-			continue;
-		if (!folio_try_get(folio))
-			continue;
-		if (folio == xas_reload(&xas))
-			break;
-		folio_put(folio);
+	do {
+		frozen = false;
+		folio = find_tagged(&xas, end, tag, &frozen);
+		if (frozen)
+			filemap_wait_frozen(mapping);
 		xas_reset(&xas);
-	}
-	*start = folio ? xas.xa_index + 1 : end + 1;
-	rcu_read_unlock();
+	} while (frozen);
+	*start = folio ? folio_next_index(folio) : end + 1;
 	return folio;
+}
+
+/* What was allocated without the lock, to split this shadow of this order. */
+struct split_ahead {
+	void *shadow;
+	int order;		/* 0: nothing */
+	unsigned int walks;	/* of the tree, until now */
+};
+
+/*
+ * One look over the range of the folio, and then the store.
+ * @shadow: out: what was there, or NULL
+ *
+ * Context: XArray lock held.
+ * Return: 0, also when the cursor has failed; or the order of the shadow, which is to be split.
+ */
+static int add_locked(struct xa_state *xas, struct folio *folio, struct split_ahead *ahead,
+		      void **shadow)
+{
+	int order = 0;
+	void *entry;
+
+	*shadow = NULL;
+	ahead->walks++;
+	xas_for_each_conflict(xas, entry) {
+		if (!xa_is_value(entry)) {
+			xas_set_err(xas, -EEXIST);
+			return 0;
+		}
+		if (!*shadow) /* one that is larger than the range is the only one */
+			order = xas_get_order(xas);
+		*shadow = entry;
+	}
+	if (ahead->order && (ahead->shadow != *shadow || ahead->order != order)) {
+		xas_destroy(xas);
+		ahead->order = 0;
+	}
+	if (order > folio->order) {
+		if (!ahead->order)
+			return order;
+		xas_split(xas, *shadow, order);
+		xas_reset(xas);
+		ahead->order = 0;
+		ahead->walks++;
+		count_stat(folio->cache, shadow_splits, 1);
+	}
+	xas_store(xas, folio);
+	if (!xas_error(xas))
+		__atomic_fetch_add(&folio->mapping->nrpages, 1UL << folio->order, __ATOMIC_RELAXED);
+	return 0;
+}
+
+/* Stores the folio, and allocates what that takes. Return: 0 or the error. */
+static int add_to_array(struct mapping *mapping, struct folio *folio, void **shadow)
+{
+	XA_STATE_ORDER(xas, &mapping->i_pages, folio->index, folio->order);
+	struct split_ahead ahead = {0};
+	int split;
+
+	xas_set_update(&xas, workingset_update_node);
+	do {
+		xas_lock(&xas);
+		split = add_locked(&xas, folio, &ahead, shadow);
+		xas_unlock(&xas);
+		if (!split)
+			continue;
+		xas_split_alloc(&xas, *shadow, split, GFP_KERNEL);
+		if (xas_error(&xas))
+			break;
+		ahead.shadow = *shadow;
+		ahead.order = split;
+		xas_reset(&xas);
+	} while (split || xas_nomem(&xas, GFP_KERNEL));
+	xas_destroy(&xas);
+	count_stat(mapping->cache, adds, 1);
+	count_stat(mapping->cache, add_walks, ahead.walks);
+	return xas_error(&xas);
 }
 
 /**
  * filemap_add_folio() - Put a new folio into a mapping.
+ * @index: aligned to its order
  * @write: it will be written to: that it was here before says nothing of reads
  *
  * Context: May sleep to allocate nodes. Takes the XArray and LRU locks.
- * Return: 0, and the folio is locked; -EEXIST when something is there; -ENOMEM. In any case the
- * caller's reference remains.
+ * Return: 0, and the folio is locked; -EEXIST when something is in its range; -ENOMEM. In any case
+ * the caller's reference remains.
  */
 int filemap_add_folio(struct mapping *mapping, struct folio *folio, pgoff_t index, bool write)
 {
-	XA_STATE(xas, &mapping->i_pages, index);
-	void *old;
+	void *shadow;
 	int err;
 
-	cache_assert(folio->order == 0);
-	xas_set_update(&xas, workingset_update_node);
+	cache_assert(!(index & ((1UL << folio->order) - 1)));
+	cache_assert(folio->order >= mapping->min_order);
 	folio->index = index;
 	folio->block_shift = mapping->block_shift;
 	folio->mapping = mapping;
 	folio_lock(folio);
 	folio_get(folio);
-	do {
-		xas_lock(&xas);
-		old = xas_load(&xas);
-		if (old && !xa_is_value(old))
-			xas_set_err(&xas, -EEXIST);
-		xas_store(&xas, folio);
-		if (!xas_error(&xas))
-			__atomic_fetch_add(&mapping->nrpages, 1, __ATOMIC_RELAXED);
-		xas_unlock(&xas);
-	} while (xas_nomem(&xas, GFP_KERNEL));
-	err = xas_error(&xas);
+	err = add_to_array(mapping, folio, &shadow);
 	if (err) {
 		folio->mapping = NULL;
 		folio_unlock(folio);
 		folio_put(folio);
 		return err;
 	}
-	if (old && !write)
-		workingset_refault(folio, old);
+	if (shadow && !write)
+		workingset_refault(folio, shadow);
 	lru_add(folio);
 	return 0;
 }
 
-struct folio *filemap_grab_folio(struct mapping *mapping, pgoff_t index, int *err)
+/* The order for a new folio that is to hold @index, when @pages from there on are wanted. */
+static unsigned int wanted_order(const struct mapping *mapping, pgoff_t index, pgoff_t pages)
+{
+	unsigned int order = mapping->min_order;
+
+	while (order < mapping->cache->max_order && 2UL << order <= pages &&
+	       !(index & ((2UL << order) - 1)))
+		order++;
+	return order;
+}
+
+/* Does a folio hold the index? */
+static bool is_taken(struct mapping *mapping, pgoff_t index)
+{
+	void *entry = xa_load(&mapping->i_pages, index);
+
+	return entry && !xa_is_value(entry);
+}
+
+/**
+ * filemap_create_folio() - Add a new folio that holds @index.
+ * @pages: wanted from @index on; more than one makes a larger folio, where that can be
+ * @write: see filemap_add_folio()
+ * @wait: wait for frames
+ *
+ * Context: May sleep; see folio_alloc().
+ * Return: The folio, locked and referenced. NULL: *err is 0 for want of frames, -EEXIST when the
+ * index is taken, or another error.
+ */
+struct folio *filemap_create_folio(struct mapping *mapping, pgoff_t index, pgoff_t pages,
+				   bool write, bool wait, int *err)
+{
+	unsigned int order = wanted_order(mapping, index, pages), min = mapping->min_order;
+	struct folio *folio;
+
+	for (;; order--) {
+		*err = 0;
+		folio = folio_alloc(mapping->cache, mapping->level, order, min, wait);
+		if (!folio)
+			return NULL;
+		order = folio->order;
+		*err = filemap_add_folio(mapping, folio, index & ~((1UL << order) - 1), write);
+		if (!*err)
+			return folio;
+		folio_put(folio);
+		/* What is in the way of a large folio may lie behind the index. */
+		if (*err != -EEXIST || order == min || is_taken(mapping, index))
+			return NULL;
+	}
+}
+
+/**
+ * filemap_grab_range() - filemap_grab_folio(), where a new folio is to hold @pages if it can.
+ */
+struct folio *filemap_grab_range(struct mapping *mapping, pgoff_t index, pgoff_t pages, int *err)
 {
 	struct folio *folio;
 
 	for (;;) {
 		folio = filemap_get_folio(mapping, index);
-		if (folio) {
-			folio_lock(folio);
-			if (folio->mapping == mapping) {
-				folio_mark_accessed(folio);
-				count_stat(mapping->cache, hits, 1);
-				return folio;
-			}
-			folio_unlock(folio);
-			folio_put(folio);
-			continue;
-		}
-		folio = folio_alloc(mapping->cache, mapping->level, true);
-		*err = filemap_add_folio(mapping, folio, index, true);
-		if (!*err) {
+		if (!folio) {
+			folio = filemap_create_folio(mapping, index, pages, true, true, err);
+			if (!folio && *err == -EEXIST)
+				continue;
 			count_stat(mapping->cache, misses, 1);
 			return folio;
 		}
+		folio_lock(folio);
+		if (folio->mapping == mapping) {
+			folio_mark_accessed(folio);
+			count_stat(mapping->cache, hits, 1);
+			*err = 0;
+			return folio;
+		}
+		folio_unlock(folio);
 		folio_put(folio);
-		if (*err != -EEXIST)
-			return NULL;
 	}
+}
+
+struct folio *filemap_grab_folio(struct mapping *mapping, pgoff_t index, int *err)
+{
+	return filemap_grab_range(mapping, index, 1, err);
 }
 
 /* What a read wants: bytes [pos, end), in the folios first to last. */
@@ -160,11 +304,12 @@ struct read_range {
 	pgoff_t first, last;
 };
 
-/* Are the wanted bytes in the folio at @index valid? */
-static bool wanted_valid(const struct read_range *range, const struct folio *folio, pgoff_t index)
+/* Are the wanted bytes of the folio valid? */
+static bool wanted_valid(const struct read_range *range, const struct folio *folio)
 {
-	size_t from = index == range->first ? range->pos & (PAGE_SIZE - 1) : 0;
-	size_t to = index == range->last ? ((range->end - 1) & (PAGE_SIZE - 1)) + 1 : PAGE_SIZE;
+	loff_t start = folio_pos(folio), stop = range->end - start;
+	size_t from = range->pos > start ? range->pos - start : 0;
+	size_t to = stop < (loff_t)folio_size(folio) ? (size_t)stop : folio_size(folio);
 
 	return folio_range_valid(folio, from, to - from);
 }
@@ -174,26 +319,32 @@ static void batch_add(struct folio_batch *batch, struct folio *folio)
 	batch->folios[batch->nr++] = folio;
 }
 
-/* Takes what is there, without a gap from the first folio on. */
+/*
+ * Takes what is there, without a gap from the first folio on. Whether the last one wanted has been
+ * reached is asked when it has been taken: there is no step of the walk past it.
+ */
 static void collect(struct mapping *mapping, const struct read_range *range,
 		    struct folio_batch *batch)
 {
 	XA_STATE(xas, &mapping->i_pages, range->first);
 	struct folio *folio;
+	pgoff_t next;
 
 	rcu_read_lock();
 	for (folio = xas_load(&xas);; folio = xas_next(&xas)) {
 		if (xas_retry(&xas, folio))
 			continue;
-		if (!folio || xa_is_value(folio) || !folio_try_get(folio))
+		if (!folio || xa_is_value(folio) || xa_is_sibling(folio) || !folio_try_get(folio))
 			break;
-		if (folio != xas_reload(&xas) || !wanted_valid(range, folio, xas.xa_index)) {
+		if (folio != xas_reload(&xas) || !wanted_valid(range, folio)) {
 			folio_put(folio);
 			break;
 		}
 		batch_add(batch, folio);
-		if (xas.xa_index >= range->last || batch->nr == FOLIO_BATCH_SIZE)
+		next = folio_next_index(folio);
+		if (next > range->last || batch->nr == FOLIO_BATCH_SIZE)
 			break;
+		xas_advance(&xas, next - 1);
 	}
 	rcu_read_unlock();
 }
@@ -207,22 +358,17 @@ static struct folio *grab_missing(struct mapping *mapping, const struct read_ran
 
 	*err = 0;
 	if (!folio) {
-		folio = folio_alloc(mapping->cache, mapping->level, wait);
-		if (!folio)
-			return NULL;
-		*err = filemap_add_folio(mapping, folio, index, false);
-		if (!*err)
-			return folio;
+		folio = filemap_create_folio(mapping, index, range->last - index + 1, false, wait,
+					     err);
 		if (*err == -EEXIST)
 			*err = 0;
-		folio_put(folio);
-		return NULL;
+		return folio;
 	}
 	if (wait)
 		folio_lock(folio);
 	else if (!folio_trylock(folio))
 		goto put;
-	if (folio->mapping == mapping && !wanted_valid(range, folio, index))
+	if (folio->mapping == mapping && !wanted_valid(range, folio))
 		return folio;
 	folio_unlock(folio);
 put:
@@ -248,17 +394,18 @@ int filemap_read_run(struct mapping *mapping, struct folio **folios, unsigned in
 static int fill(struct mapping *mapping, const struct read_range *range, struct folio_batch *batch)
 {
 	struct folio *folios[RUN_MAX];
+	pgoff_t index = range->first;
 	unsigned int i, nr = 0;
 	bool gap = false;
 	int err = 0, read_err = 0;
 
 	filemap_invalidate_lock_shared(mapping);
-	while (nr < mapping->cache->run_max && range->first + nr <= range->last &&
+	while (index - range->first < mapping->cache->run_max && index <= range->last &&
 	       range->end <= mapping_size(mapping)) {
-		folios[nr] = grab_missing(mapping, range, range->first + nr, &err);
+		folios[nr] = grab_missing(mapping, range, index, &err);
 		if (!folios[nr])
 			break;
-		nr++;
+		index = folio_next_index(folios[nr++]);
 	}
 	if (nr)
 		read_err = filemap_read_run(mapping, folios, nr);
@@ -266,7 +413,7 @@ static int fill(struct mapping *mapping, const struct read_range *range, struct 
 	count_stat(mapping->cache, misses, nr);
 	for (i = 0; i < nr; i++) {
 		gap = gap || batch->nr == FOLIO_BATCH_SIZE ||
-		      !wanted_valid(range, folios[i], folios[i]->index);
+		      !wanted_valid(range, folios[i]);
 		folio_unlock(folios[i]);
 		if (gap)
 			folio_put(folios[i]);
@@ -331,8 +478,8 @@ static size_t copy_batch(const struct folio_batch *batch, loff_t pos, loff_t end
 	unsigned int i;
 
 	for (i = 0; i < batch->nr && pos < end; i++) {
-		size_t offset = pos & (PAGE_SIZE - 1);
-		size_t n = PAGE_SIZE - offset;
+		size_t offset = pos - folio_pos(batch->folios[i]);
+		size_t n = folio_size(batch->folios[i]) - offset;
 
 		if ((loff_t)n > end - pos)
 			n = end - pos;
@@ -341,6 +488,22 @@ static size_t copy_batch(const struct folio_batch *batch, loff_t pos, loff_t end
 		pos += n;
 	}
 	return done;
+}
+
+/*
+ * filemap_get_pages(); where a folio cannot be read as a whole, tries for the block of @pos alone, so
+ * that what fails are the bytes that cannot be had. Moves *end to what was tried for.
+ */
+static int get_readable(struct mapping *mapping, loff_t pos, loff_t *end,
+			struct folio_batch *batch)
+{
+	loff_t unit = (loff_t)PAGE_SIZE << mapping->min_order, n = unit - (pos & (unit - 1));
+	int err = filemap_get_pages(mapping, pos, *end - pos, batch);
+
+	if (!err || *end - pos <= n)
+		return err;
+	*end = pos + n;
+	return filemap_get_pages(mapping, pos, n, batch);
 }
 
 ssize_t filemap_read(struct mapping *mapping, loff_t pos, void *buf, size_t len)
@@ -357,7 +520,7 @@ ssize_t filemap_read(struct mapping *mapping, loff_t pos, void *buf, size_t len)
 			      : size;
 		if (end <= pos)
 			break;
-		err = filemap_get_pages(mapping, pos, end - pos, &batch);
+		err = get_readable(mapping, pos, &end, &batch);
 		if (err || !batch.nr)
 			break;
 		size = mapping_size(mapping);

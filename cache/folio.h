@@ -25,7 +25,7 @@
  * folio lock they stand still only while WRITEBACK is clear.
  *
  * Index and order of a folio stand still for who has a reference: a split needs to have the only
- * one (truncate.c).
+ * one (split.c).
  *
  * Who may do what
  *
@@ -44,13 +44,18 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include "list.h"
+#include "xarray.h"
 
 #define PAGE_SHIFT 12
 #ifndef PAGE_SIZE
 #define PAGE_SIZE (1UL << PAGE_SHIFT)
 #endif
 #define MAX_FOLIO_ORDER 9
+/* An entry of an XArray is split in one go only down to less than two levels below. */
+#define FILEMAP_MAX_ORDER                                                                          \
+	(2 * XA_CHUNK_SHIFT - 1 < MAX_FOLIO_ORDER ? 2 * XA_CHUNK_SHIFT - 1 : MAX_FOLIO_ORDER)
 #define MIN_BLOCK_SHIFT 10
+#define MAX_BLOCK_SHIFT 16
 #define FOLIO_BLOCKS_MAX (PAGE_SIZE << MAX_FOLIO_ORDER >> MIN_BLOCK_SHIFT)
 
 typedef unsigned long pgoff_t;

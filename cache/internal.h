@@ -72,6 +72,7 @@ struct counters {
 	uint64_t hits, misses, read_bytes, written_bytes, evictions, activations, refaults;
 	uint64_t refault_activations, refault_restores, shadow_nodes_freed;
 	uint64_t writeback_runs, write_errors, read_errors, throttled;
+	uint64_t adds, add_walks, shadow_splits, folio_splits, compactions;
 };
 
 struct cache {
@@ -84,6 +85,7 @@ struct cache {
 	unsigned long device_share;	/* frames that FILE folios never take */
 	unsigned long background, hard; /* dirty pages of one level: flush, and wait */
 	unsigned int run_max;		/* pages of one run, at most RUN_MAX */
+	unsigned int max_order;		/* of folios, but for a mapping's minimum */
 
 	/* arena lock */
 	pthread_mutex_t arena_lock;
@@ -91,6 +93,10 @@ struct cache {
 	unsigned long nr_free, nr_used[MAPPING_LEVELS];
 	unsigned int frame_waiters; /* atomic */
 	pthread_cond_t frame_freed;
+
+	/* compact.c; atomic */
+	unsigned long compact_hand;
+	unsigned int compact_wait, compact_skip;
 
 	/* LRU lock */
 	pthread_mutex_t lru_lock;
@@ -128,8 +134,12 @@ void arena_finish(struct cache *cache);
 struct folio *arena_alloc(struct cache *cache, enum mapping_level level, unsigned int order);
 void arena_free(struct folio *folio);
 void arena_wake(struct cache *cache);
-bool arena_wait(struct cache *cache, enum mapping_level level);
+bool arena_may_take(struct cache *cache, enum mapping_level level, unsigned int order);
+void arena_wait(struct cache *cache, enum mapping_level level, unsigned int order);
 void arena_usage(struct cache *cache, unsigned long *free, unsigned long used[MAPPING_LEVELS]);
+
+/* compact.c */
+bool arena_compact(struct cache *cache, unsigned int order, bool hard);
 
 /* folio.c */
 static inline unsigned int folio_flags(const struct folio *folio)
@@ -225,7 +235,10 @@ void lru_init(struct cache *cache);
 void lru_add(struct folio *folio);
 void lru_remove(struct folio *folio);
 void folio_mark_accessed(struct folio *folio);
-struct folio *folio_alloc(struct cache *cache, enum mapping_level level, bool wait);
+bool lru_isolate(struct folio *folio);
+bool evict_folio(struct folio *folio);
+struct folio *folio_alloc(struct cache *cache, enum mapping_level level, unsigned int order,
+			  unsigned int min_order, bool wait);
 
 /* workingset.c */
 void workingset_init(struct cache *cache);
@@ -243,8 +256,15 @@ int filemap_add_folio(struct mapping *mapping, struct folio *folio, pgoff_t inde
 struct folio *filemap_get_folio(struct mapping *mapping, pgoff_t index);
 struct folio *filemap_get_folio_tag(struct mapping *mapping, pgoff_t *start, pgoff_t end,
 				    xa_mark_t tag);
+struct folio *filemap_create_folio(struct mapping *mapping, pgoff_t index, pgoff_t pages,
+				   bool write, bool wait, int *err);
+struct folio *filemap_grab_range(struct mapping *mapping, pgoff_t index, pgoff_t pages, int *err);
+void filemap_wait_frozen(struct mapping *mapping);
 /* Reads a run of locked folios, with the counting. */
 int filemap_read_run(struct mapping *mapping, struct folio **folios, unsigned int nr);
+
+/* split.c */
+int folio_split(struct folio *folio, unsigned int order);
 
 /* writeback.c: one pass over what was dirty when it began. */
 int writeback_range(struct mapping *mapping, pgoff_t start, pgoff_t end, bool sync,

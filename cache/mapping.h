@@ -73,7 +73,8 @@ struct mapping {
 	const struct mapping_ops *ops;
 	void *owner;
 	enum mapping_level level;
-	uint8_t block_shift;		/* 10..12: granule of valid and dirty */
+	uint8_t block_shift;		/* 10..16: granule of valid and dirty */
+	uint8_t min_order;		/* of its folios: a block lies in one */
 	loff_t size;			/* bytes; atomic; owner's inode lock to change */
 	unsigned long nrpages;		/* atomic */
 	unsigned long nrdirty;		/* folios with dirty blocks; atomic */
@@ -104,7 +105,7 @@ loff_t mapping_size(const struct mapping *mapping);
 void mapping_set_size(struct mapping *mapping, loff_t size);
 
 /*
- * Reading. Returns in @batch referenced folios, in order and without a gap from the page of @pos,
+ * Reading. Returns in @batch referenced folios, in order and without a gap from the one with @pos,
  * whose wanted bytes are valid; at least one unless @pos >= size (then 0 folios and 0), at most
  * those that [pos, pos + len) touches. A failed read behind valid folios shortens the batch; at
  * the first folio it is the error. Takes the invalidate lock shared when it must read.
@@ -124,8 +125,8 @@ ssize_t filemap_read(struct mapping *mapping, loff_t pos, void *buf, size_t len)
 ssize_t filemap_write(struct mapping *mapping, loff_t pos, const void *buf, size_t len);
 
 /*
- * Get one folio, locked and referenced, created when it is not there (then with valid == 0).
- * Never fails for want of frames. Negative errno through *err and NULL otherwise.
+ * Get the folio that holds an index, locked and referenced, created when it is not there (then with
+ * no block valid, and of the mapping's minimum order). It may begin before the index. Never fails for want of frames. Negative errno through *err and NULL otherwise.
  */
 struct folio *filemap_grab_folio(struct mapping *mapping, pgoff_t index, int *err);
 

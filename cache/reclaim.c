@@ -9,7 +9,7 @@
  * enough. Reclaim looks at the oldest inactive folios: one that nobody uses and that is clean
  * leaves its mapping, and a shadow in its place. One that is locked, dirty or being written goes to
  * the young end, and in the latter cases the flusher is woken. There is no thread for this: who
- * wants a frame reclaims a batch.
+ * wants a frame reclaims a batch. All is counted in pages: a large folio is evicted as a whole.
  *
  * An eviction holds the folio lock (by trylock) and the XArray lock, and freezes the reference
  * count at 2, the mapping's and its own: from there on no reader can get the folio, and it is taken
@@ -128,14 +128,19 @@ static void deactivate_some(struct lru *lru)
 	}
 }
 
-/* Takes the oldest inactive folios off the list, with a reference each. */
-static unsigned int isolate(struct lru *lru, struct folio **folios, unsigned int *scanned)
+/* Takes the oldest inactive folios off the list, with a reference each. @scanned: pages */
+static unsigned int isolate(struct lru *lru, struct folio **folios, unsigned long *scanned)
 {
+	unsigned long pages = 0;
 	unsigned int n, nr = 0;
 
-	for (n = 0; n < RECLAIM_BATCH && !list_empty(&lru->list[LRU_INACTIVE]); n++) {
-		struct folio *folio = list_last_entry(&lru->list[LRU_INACTIVE], struct folio, lru);
+	for (n = 0; n < RECLAIM_BATCH && pages < RECLAIM_BATCH; n++) {
+		struct folio *folio;
 
+		if (list_empty(&lru->list[LRU_INACTIVE]))
+			break;
+		folio = list_last_entry(&lru->list[LRU_INACTIVE], struct folio, lru);
+		pages += 1UL << folio->order;
 		if (!folio_try_get(folio)) { /* about to be freed by its last holder */
 			list_move(&folio->lru, &lru->list[LRU_INACTIVE]);
 			continue;
@@ -143,7 +148,7 @@ static unsigned int isolate(struct lru *lru, struct folio **folios, unsigned int
 		lru_unlink(folio);
 		folios[nr++] = folio;
 	}
-	*scanned += n;
+	*scanned += pages;
 	return nr;
 }
 
@@ -169,6 +174,20 @@ void lru_remove(struct folio *folio)
 	pthread_mutex_lock(&cache->lru_lock);
 	lru_unlink(folio);
 	pthread_mutex_unlock(&cache->lru_lock);
+}
+
+/* Takes a referenced folio off its list; false when it is on none. Context: Takes the LRU lock. */
+bool lru_isolate(struct folio *folio)
+{
+	struct cache *cache = folio->cache;
+	bool on_list;
+
+	pthread_mutex_lock(&cache->lru_lock);
+	on_list = folio_flags(folio) & FOLIO_LRU;
+	if (on_list)
+		lru_unlink(folio);
+	pthread_mutex_unlock(&cache->lru_lock);
+	return on_list;
 }
 
 /**
@@ -250,6 +269,25 @@ static bool evict(struct folio *folio, bool *dirty)
 	return done;
 }
 
+/**
+ * evict_folio() - Evict a certain folio if that is possible at once.
+ * @folio: with a reference of the caller's, which is used up
+ *
+ * Context: Takes the LRU lock, the folio lock by trylock, the XArray lock.
+ * Return: Whether its frames are free now.
+ */
+bool evict_folio(struct folio *folio)
+{
+	bool dirty, isolated = lru_isolate(folio);
+
+	if (isolated && evict(folio, &dirty))
+		return true;
+	if (isolated)
+		lru_add(folio);
+	folio_put(folio);
+	return false;
+}
+
 static void put_back(struct cache *cache, struct folio **folios, unsigned int nr)
 {
 	unsigned int i;
@@ -262,13 +300,13 @@ static void put_back(struct cache *cache, struct folio **folios, unsigned int nr
 		folio_put(folios[i]);
 }
 
-/* Frees RECLAIM_BATCH folios of a level, or as many as one look at each of them yields. */
-static unsigned int shrink(struct cache *cache, enum mapping_level level)
+/* Frees RECLAIM_BATCH pages of a level, or as many as one look at each of them yields. */
+static unsigned long shrink(struct cache *cache, enum mapping_level level)
 {
 	struct lru *lru = &cache->lru[level];
 	struct folio *folios[RECLAIM_BATCH];
-	unsigned int i, nr, kept, scanned = 0, freed = 0;
-	unsigned long limit;
+	unsigned long limit, scanned = 0, freed = 0;
+	unsigned int i, nr, kept;
 	bool dirty = false, refaults = false;
 
 	do {
@@ -280,8 +318,10 @@ static unsigned int shrink(struct cache *cache, enum mapping_level level)
 		nr = isolate(lru, folios, &scanned);
 		pthread_mutex_unlock(&cache->lru_lock);
 		for (i = kept = 0; i < nr; i++) {
+			unsigned long pages = 1UL << folios[i]->order;
+
 			if (evict(folios[i], &dirty))
-				freed++;
+				freed += pages;
 			else
 				folios[kept++] = folios[i];
 		}
@@ -294,11 +334,11 @@ static unsigned int shrink(struct cache *cache, enum mapping_level level)
 }
 
 /* Gets frames back so that @level can have one. Return: how many. */
-static unsigned int reclaim(struct cache *cache, enum mapping_level level)
+static unsigned long reclaim(struct cache *cache, enum mapping_level level)
 {
 	enum mapping_level first = MAPPING_FILE;
 	unsigned long free, used[MAPPING_LEVELS];
-	unsigned int freed;
+	unsigned long freed;
 
 	arena_usage(cache, &free, used);
 	if (level == MAPPING_FILE && free)
@@ -309,24 +349,56 @@ static unsigned int reclaim(struct cache *cache, enum mapping_level level)
 	return freed ? freed : shrink(cache, MAPPING_LEVELS - 1 - first);
 }
 
+/*
+ * Tries for a large folio: with what is free, after as many pages have been reclaimed, after
+ * compaction. If all that fails, it need not be this large.
+ */
+static struct folio *alloc_large(struct cache *cache, enum mapping_level level, unsigned int order,
+				 unsigned int min_order)
+{
+	struct folio *folio = arena_alloc(cache, level, order);
+	unsigned long freed = 0, more;
+
+	if (folio)
+		return folio;
+	if (!arena_may_take(cache, level, order)) {
+		while (freed < 1UL << order && (more = reclaim(cache, level)))
+			freed += more;
+		folio = arena_alloc(cache, level, order);
+	}
+	if (!folio && arena_compact(cache, order, false))
+		folio = arena_alloc(cache, level, order);
+	while (!folio && --order > min_order)
+		folio = arena_alloc(cache, level, order);
+	return folio;
+}
+
 /**
  * folio_alloc() - A new folio for a level, with one reference.
+ * @order: what is wanted
+ * @min_order: what will do
  * @wait: wait until there is one; never returns NULL then
  *
  * Context: With @wait: may sleep, and no folio is locked or referenced by the caller (above).
  */
-struct folio *folio_alloc(struct cache *cache, enum mapping_level level, bool wait)
+struct folio *folio_alloc(struct cache *cache, enum mapping_level level, unsigned int order,
+			  unsigned int min_order, bool wait)
 {
-	struct folio *folio;
+	struct folio *folio = NULL;
 
-	while (!(folio = arena_alloc(cache, level, 0))) {
+	if (order > min_order)
+		folio = alloc_large(cache, level, order, min_order);
+	while (!folio && !(folio = arena_alloc(cache, level, min_order))) {
+		if (min_order && arena_may_take(cache, level, min_order) &&
+		    arena_compact(cache, min_order, true))
+			continue;
 		if (reclaim(cache, level))
 			continue;
 		if (!wait)
 			return NULL;
 		flusher_press(&cache->flushers[MAPPING_FILE]);
 		flusher_press(&cache->flushers[MAPPING_DEVICE]);
-		arena_wait(cache, level);
+		arena_wait(cache, level, min_order);
 	}
 	return folio;
 }

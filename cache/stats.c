@@ -23,6 +23,11 @@ void cache_get_stats(struct cache *cache, struct cache_stats *stats)
 	COUNTER(write_errors);
 	COUNTER(read_errors);
 	COUNTER(throttled);
+	COUNTER(adds);
+	COUNTER(add_walks);
+	COUNTER(shadow_splits);
+	COUNTER(folio_splits);
+	COUNTER(compactions);
 #undef COUNTER
 	arena_usage(cache, &free, used);
 	stats->bound_bytes = cache->nr_frames << PAGE_SHIFT;

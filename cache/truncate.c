@@ -8,10 +8,14 @@
  * whose reference count is frozen is being evicted; taking the XArray lock once waits for that. When
  * no folio is left, nobody can leave shadows there any more, and those of the range are dropped.
  *
+ * A large folio that an end of the range cuts is zeroed there and split, and what lies in the range
+ * goes. If it cannot be split, since somebody reads it, it stays: its part is clean and zero.
+ *
  * A folio is never truncated under a write: who holds its lock and has seen WRITEBACK clear is
  * alone.
  *
- * An edge is the part [from, to) of one folio that is to read as zero. Blocks that lie wholly in it
+ * An edge is the part [from, to) that is to read as zero, up to where a folio of the mapping's
+ * smallest size can begin or end. Blocks that lie wholly in it
  * are zeroed in memory and their dirt is dropped: the owner frees their place. A block that is cut
  * is read if need be, and if anything but zeros is in its part, it is zeroed and becomes dirty. So
  * a block that is a hole stays one, and no byte behind the size of a file ever comes back when the
@@ -24,16 +28,9 @@
 
 #define LAST_INDEX ((pgoff_t)(LLONG_MAX >> PAGE_SHIFT))
 
-/* Waits for an eviction that holds the XArray lock. */
-static void wait_for_evictor(struct mapping *mapping)
-{
-	xa_lock(&mapping->i_pages);
-	xa_unlock(&mapping->i_pages);
-}
-
 /*
  * Finds referenced folios in [*start, end] and moves *start behind them. *frozen is set when one
- * was passed over because it is being evicted.
+ * was passed over because it is being evicted, or split.
  */
 static unsigned int find_folios(struct mapping *mapping, pgoff_t *start, pgoff_t end,
 				struct folio_batch *batch, bool *frozen)
@@ -61,7 +58,7 @@ static unsigned int find_folios(struct mapping *mapping, pgoff_t *start, pgoff_t
 		batch->folios[batch->nr++] = folio;
 		if (batch->nr < FOLIO_BATCH_SIZE)
 			continue;
-		*start = xas.xa_index + 1;
+		*start = folio_next_index(folio);
 		break;
 	}
 	rcu_read_unlock();
@@ -96,6 +93,7 @@ static void forget_dirty(struct mapping *mapping, struct folio *folio, size_t of
 static void remove_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
 {
 	XA_STATE(xas, &mapping->i_pages, 0);
+	unsigned long pages = 0;
 	unsigned int i;
 
 	for (i = 0; i < nr; i++) {
@@ -109,8 +107,9 @@ static void remove_folios(struct mapping *mapping, struct folio **folios, unsign
 		xas_load(&xas);
 		xas_store(&xas, NULL);
 		folios[i]->mapping = NULL;
+		pages += 1UL << folios[i]->order;
 	}
-	__atomic_fetch_sub(&mapping->nrpages, nr, __ATOMIC_RELAXED);
+	__atomic_fetch_sub(&mapping->nrpages, pages, __ATOMIC_RELAXED);
 	xas_unlock(&xas);
 	for (i = 0; i < nr; i++) {
 		folio_unlock(folios[i]);
@@ -119,18 +118,25 @@ static void remove_folios(struct mapping *mapping, struct folio **folios, unsign
 	}
 }
 
+/* Does the folio lie wholly in a range of indices? */
+static bool is_inside(const struct folio *folio, pgoff_t first, pgoff_t last)
+{
+	return folio->index >= first && folio_next_index(folio) - 1 <= last;
+}
+
 /* Pass 1: what can be had without waiting. */
 static void remove_idle(struct mapping *mapping, pgoff_t first, pgoff_t last)
 {
 	struct folio_batch batch;
+	pgoff_t next = first;
 	unsigned int i, nr;
 	bool frozen;
 
-	while (find_folios(mapping, &first, last, &batch, &frozen)) {
+	while (find_folios(mapping, &next, last, &batch, &frozen)) {
 		for (i = nr = 0; i < batch.nr; i++) {
 			struct folio *folio = batch.folios[i];
 
-			if (!folio_trylock(folio)) {
+			if (!is_inside(folio, first, last) || !folio_trylock(folio)) {
 				folio_put(folio);
 			} else if (folio->mapping != mapping || folio_test_writeback(folio)) {
 				folio_unlock(folio);
@@ -156,25 +162,56 @@ static bool lock_idle(struct mapping *mapping, struct folio *folio)
 	return false;
 }
 
-/* Pass 2, once. Return: whether anything was there. */
+/*
+ * A locked folio that the range cuts: its part is zeroed, and it is split there, so that the part can
+ * go. Where that cannot be, since somebody uses it, it stays whole. Unlocks and puts it.
+ * Return: whether it was split.
+ */
+static bool trim_folio(struct mapping *mapping, struct folio *folio, pgoff_t first, pgoff_t last)
+{
+	pgoff_t from = first > folio->index ? first : folio->index;
+	pgoff_t to = last < folio_next_index(folio) - 1 ? last + 1 : folio_next_index(folio);
+	size_t lo = (from - folio->index) << PAGE_SHIFT, len = (to - from) << PAGE_SHIFT;
+	/* The parts are as large as the places of the cuts allow. */
+	unsigned int order = __builtin_ctzl(from | to | 1UL << folio->order);
+	bool split;
+
+	forget_dirty(mapping, folio, lo, len);
+	folio_zero(folio, lo, len);
+	split = order < folio->order && !folio_split(folio, order);
+	folio_unlock(folio);
+	folio_put(folio);
+	return split;
+}
+
+/* Pass 2, once. Return: whether anything was there that has gone, or can go now. */
 static bool remove_busy(struct mapping *mapping, pgoff_t first, pgoff_t last)
 {
-	struct folio_batch batch;
 	bool found = false, frozen = false;
+	struct folio_batch batch;
+	pgoff_t next = first;
 	unsigned int i;
 
-	while (find_folios(mapping, &first, last, &batch, &frozen)) {
-		found = true;
+	while (find_folios(mapping, &next, last, &batch, &frozen)) {
 		for (i = 0; i < batch.nr; i++) {
-			if (lock_idle(mapping, batch.folios[i]))
-				remove_folios(mapping, &batch.folios[i], 1);
+			struct folio *folio = batch.folios[i];
+			bool inside = is_inside(folio, first, last);
+
+			found |= inside;
+			if (!lock_idle(mapping, folio))
+				continue;
+			if (inside)
+				remove_folios(mapping, &folio, 1);
+			else
+				found |= trim_folio(mapping, folio, first, last);
 		}
 	}
 	if (frozen)
-		wait_for_evictor(mapping);
+		filemap_wait_frozen(mapping);
 	return found || frozen;
 }
 
+/* Empties a range, of whole folios of the mapping's smallest size. */
 static void remove_range(struct mapping *mapping, pgoff_t first, pgoff_t last)
 {
 	if (first > last)
@@ -216,7 +253,7 @@ static int reserve_cut(struct mapping *mapping, struct folio *folio, size_t lo, 
 	return mapping->ops->reserve(mapping, folio, part, len);
 }
 
-/* The part [from, to) of one folio; both 0 when there is none. */
+/* The part [from, to) of one folio of the smallest size; the same when there is none. */
 struct edge {
 	loff_t from, to;
 	struct folio *folio; /* referenced, or NULL when there is nothing to do */
@@ -224,7 +261,7 @@ struct edge {
 
 static size_t edge_lo(const struct edge *edge)
 {
-	return edge->from & (PAGE_SIZE - 1);
+	return edge->from - folio_pos(edge->folio);
 }
 
 static size_t edge_hi(const struct edge *edge)
@@ -239,6 +276,21 @@ static void edge_put(struct edge *edge)
 	edge->folio = NULL;
 }
 
+/* Looks a folio up so that one which is just being split is not missed. */
+static struct folio *get_settled(struct mapping *mapping, pgoff_t index)
+{
+	struct folio *folio;
+
+	xa_lock(&mapping->i_pages);
+	folio = xa_load(&mapping->i_pages, index);
+	if (xa_is_value(folio))
+		folio = NULL;
+	if (folio)
+		folio_get(folio);
+	xa_unlock(&mapping->i_pages);
+	return folio;
+}
+
 /* Finds the folio, and reads it where a block is cut. */
 static int edge_get(struct mapping *mapping, struct edge *edge)
 {
@@ -251,7 +303,7 @@ static int edge_get(struct mapping *mapping, struct edge *edge)
 	if (edge->from == edge->to)
 		return 0;
 	if (!head && !tail) {
-		edge->folio = filemap_get_folio(mapping, edge->from >> PAGE_SHIFT);
+		edge->folio = get_settled(mapping, edge->from >> PAGE_SHIFT);
 		return 0;
 	}
 	edge->folio = filemap_grab_folio(mapping, edge->from >> PAGE_SHIFT, &err);
@@ -314,12 +366,15 @@ static void zero_cut(struct folio *folio, size_t lo, size_t hi, size_t at)
 /* Zeroes the locked edge, unlocks and puts it. */
 static void edge_zero(struct mapping *mapping, struct edge *edge)
 {
-	size_t bs = 1UL << mapping->block_shift, lo = edge_lo(edge), hi = edge_hi(edge);
-	size_t first = (lo + bs - 1) & ~(bs - 1), last = hi & ~(bs - 1);
+	size_t bs = 1UL << mapping->block_shift, lo, hi, first, last;
 	struct folio *folio = edge->folio;
 
 	if (!folio)
 		return;
+	lo = edge_lo(edge);
+	hi = edge_hi(edge);
+	first = (lo + bs - 1) & ~(bs - 1);
+	last = hi & ~(bs - 1);
 	zero_cut(folio, lo, hi, lo);
 	zero_cut(folio, lo, hi, hi - 1);
 	if (first < last) {
@@ -330,14 +385,17 @@ static void edge_zero(struct mapping *mapping, struct edge *edge)
 	edge_put(edge);
 }
 
-static loff_t page_up(loff_t pos)
+/* Up to the boundary of a folio of the smallest size. */
+static loff_t unit_up(const struct mapping *mapping, loff_t pos)
 {
-	return (pos + (loff_t)PAGE_SIZE - 1) & ~((loff_t)PAGE_SIZE - 1);
+	loff_t mask = ((loff_t)PAGE_SIZE << mapping->min_order) - 1;
+
+	return (pos + mask) & ~mask;
 }
 
 int truncate_setsize(struct mapping *mapping, loff_t size)
 {
-	struct edge edge = {.from = size, .to = page_up(size)};
+	struct edge edge = {.from = size, .to = unit_up(mapping, size)};
 	int err;
 
 	if (size >= mapping_size(mapping)) {
@@ -357,13 +415,14 @@ int truncate_setsize(struct mapping *mapping, loff_t size)
 
 int truncate_hole(struct mapping *mapping, loff_t start, loff_t end)
 {
-	loff_t first = page_up(start), last = end & ~((loff_t)PAGE_SIZE - 1);
+	loff_t mask = ((loff_t)PAGE_SIZE << mapping->min_order) - 1;
+	loff_t first = unit_up(mapping, start), last = end & ~mask;
 	struct edge edges[2] = {{start, first, NULL}, {last, end, NULL}};
 	int err;
 
 	if (start >= end)
 		return 0;
-	if (first > last) { /* within one folio */
+	if (first > last) { /* within one folio of the smallest size */
 		edges[0].to = end;
 		edges[1].from = end;
 	}
@@ -390,7 +449,7 @@ void truncate_all(struct mapping *mapping)
 {
 	__atomic_store_n(&mapping->exiting, true, __ATOMIC_RELAXED);
 	remove_range(mapping, 0, LAST_INDEX);
-	wait_for_evictor(mapping);
+	filemap_wait_frozen(mapping);
 	__atomic_store_n(&mapping->exiting, false, __ATOMIC_RELAXED);
 }
 
@@ -411,21 +470,27 @@ static void invalidate_part(struct mapping *mapping, struct folio *folio, loff_t
 	folio_put(folio);
 }
 
-void invalidate_blocks(struct mapping *mapping, loff_t start, loff_t end)
+/* Return: whether one was passed over. */
+static bool invalidate_once(struct mapping *mapping, loff_t start, loff_t end)
 {
 	pgoff_t index = start >> PAGE_SHIFT, last = (end - 1) >> PAGE_SHIFT;
 	struct folio_batch batch;
 	bool frozen = false;
 	unsigned int i;
 
-	if (start >= end)
-		return;
 	while (find_folios(mapping, &index, last, &batch, &frozen)) {
 		for (i = 0; i < batch.nr; i++) {
 			if (lock_idle(mapping, batch.folios[i]))
 				invalidate_part(mapping, batch.folios[i], start, end);
 		}
 	}
-	if (frozen)
-		wait_for_evictor(mapping);
+	return frozen;
+}
+
+void invalidate_blocks(struct mapping *mapping, loff_t start, loff_t end)
+{
+	if (start >= end)
+		return;
+	while (invalidate_once(mapping, start, end))
+		filemap_wait_frozen(mapping);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Writing into a mapping, folio by folio: throttle, get the folio, complete the blocks that are
+ * Writing into a mapping, folio by folio, which are made as large as the write: throttle, get the folio, complete the blocks that are
  * only partly written, have the owner reserve space, copy, mark valid and dirty, raise the size.
  *
  * What the first and the last block miss is read from the backing, or zeroed where the block lies
@@ -58,14 +58,26 @@ static size_t reserve_part(struct mapping *mapping, struct folio *folio, size_t 
 	return done;
 }
 
-/* Writes within one folio. Return: bytes; *err says why not all. */
+/* How large a new folio may be: as far as it is overwritten whole, so that nothing is read. */
+static pgoff_t whole_pages(const struct mapping *mapping, loff_t pos, size_t len)
+{
+	size_t mask = (PAGE_SIZE << mapping->min_order) - 1;
+
+	return pos & mask ? 1 : (len & ~mask) >> PAGE_SHIFT;
+}
+
+/* Writes what lies within one folio. Return: bytes; *err says why not all. */
 static size_t write_part(struct mapping *mapping, loff_t pos, const void *buf, size_t len, int *err)
 {
-	size_t offset = pos & (PAGE_SIZE - 1);
-	struct folio *folio = filemap_grab_folio(mapping, pos >> PAGE_SHIFT, err);
+	pgoff_t pages = whole_pages(mapping, pos, len);
+	struct folio *folio = filemap_grab_range(mapping, pos >> PAGE_SHIFT, pages, err);
+	size_t offset;
 
 	if (!folio)
 		return 0;
+	offset = pos - folio_pos(folio);
+	if (len > folio_size(folio) - offset)
+		len = folio_size(folio) - offset;
 	*err = complete_blocks(mapping, folio, offset, len);
 	len = *err ? 0 : reserve_part(mapping, folio, offset, len, err);
 	if (len) {
@@ -82,18 +94,14 @@ static size_t write_part(struct mapping *mapping, loff_t pos, const void *buf, s
 
 ssize_t filemap_write(struct mapping *mapping, loff_t pos, const void *buf, size_t len)
 {
-	size_t done = 0;
+	size_t n, done = 0;
 	int err = 0;
 
 	while (done < len && !err) {
-		size_t n = PAGE_SIZE - (pos & (PAGE_SIZE - 1));
-
-		if (n > len - done)
-			n = len - done;
 		err = flusher_throttle(mapping);
 		if (err)
 			break;
-		n = write_part(mapping, pos, (const char *)buf + done, n, &err);
+		n = write_part(mapping, pos, (const char *)buf + done, len - done, &err);
 		done += n;
 		pos += n;
 	}

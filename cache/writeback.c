@@ -65,7 +65,8 @@ static bool lock_dirty(struct mapping *mapping, struct folio *folio, bool sync)
 /* Appends the dirty neighbours of folios[0] that can be locked at once. Return: folios in all. */
 static unsigned int extend_run(struct mapping *mapping, struct folio **folios, pgoff_t end)
 {
-	XA_STATE(xas, &mapping->i_pages, folios[0]->index + 1);
+	pgoff_t first = folios[0]->index, next = folio_next_index(folios[0]);
+	XA_STATE(xas, &mapping->i_pages, next);
 	struct folio *folio;
 	unsigned int nr = 1;
 
@@ -73,15 +74,17 @@ static unsigned int extend_run(struct mapping *mapping, struct folio **folios, p
 	for (folio = xas_load(&xas);; folio = xas_next(&xas)) {
 		if (xas_retry(&xas, folio))
 			continue;
-		if (xas.xa_index > end || nr == mapping->cache->run_max)
+		if (next > end || next - first >= mapping->cache->run_max)
 			break;
-		if (!folio || xa_is_value(folio) || !folio_try_get(folio))
+		if (!folio || xa_is_value(folio) || xa_is_sibling(folio) || !folio_try_get(folio))
 			break;
 		if (folio != xas_reload(&xas) || !lock_dirty(mapping, folio, false)) {
 			folio_put(folio);
 			break;
 		}
 		folios[nr++] = folio;
+		next = folio_next_index(folio);
+		xas_advance(&xas, next - 1);
 	}
 	rcu_read_unlock();
 	return nr;
@@ -203,7 +206,7 @@ int writeback_range(struct mapping *mapping, pgoff_t start, pgoff_t end, bool sy
 			continue;
 		}
 		nr = extend_run(mapping, folios, end);
-		start = folios[nr - 1]->index + 1;
+		start = folio_next_index(folios[nr - 1]);
 		err = write_run(mapping, folios, nr);
 		if (written)
 			*written += nr;

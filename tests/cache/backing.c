@@ -61,6 +61,15 @@ static void touch_volume(struct backing *b, pgoff_t index, bool change)
 	pthread_mutex_unlock(&volume->lock);
 }
 
+static unsigned int pages_of(struct folio **folios, unsigned int nr)
+{
+	unsigned int pages = 0;
+
+	while (nr--)
+		pages += 1U << folios[nr]->order;
+	return pages;
+}
+
 static void read_block(struct backing *b, struct folio *folio, unsigned int block)
 {
 	size_t bs = 1UL << folio->block_shift, at = block * bs, n = bs;
@@ -103,7 +112,7 @@ static int read_folios(struct mapping *mapping, struct folio **folios, unsigned 
 	unsigned int i;
 
 	count(&b->read_calls, 1);
-	count(&b->read_folios, nr);
+	count(&b->read_pages, pages_of(folios, nr));
 	if (fault(&b->fail_reads_in, &b->fail_reads))
 		return -EIO;
 	touch_volume(b, folios[0]->index, false);
@@ -149,12 +158,12 @@ static void write_folio(struct backing *b, struct folio *folio)
 static int write_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
 {
 	struct backing *b = backing_of(mapping);
-	unsigned int i;
+	unsigned int i, pages = pages_of(folios, nr);
 
 	count(&b->write_calls, 1);
-	count(&b->write_folios, nr);
-	if (nr > __atomic_load_n(&b->max_run, __ATOMIC_RELAXED))
-		__atomic_store_n(&b->max_run, nr, __ATOMIC_RELAXED);
+	count(&b->write_pages, pages);
+	if (pages > __atomic_load_n(&b->max_run, __ATOMIC_RELAXED))
+		__atomic_store_n(&b->max_run, pages, __ATOMIC_RELAXED);
 	touch_volume(b, folios[0]->index, true);
 	for (i = 0; i < nr; i++) {
 		must(!i || folios[i]->index == folio_next_index(folios[i - 1]));

@@ -34,7 +34,8 @@ struct backing {
 	loff_t bad_read; /* the folio with this byte cannot be read; NEVER */
 
 	/* what was called; atomic */
-	unsigned int read_calls, read_folios, write_calls, write_folios, write_blocks, max_run;
+	unsigned int read_calls, read_pages, write_calls, write_pages, write_blocks;
+	unsigned int max_run; /* pages */
 };
 
 extern const struct mapping_ops backing_ops;

@@ -52,8 +52,8 @@ Test(filemap, second_read_is_a_hit)
 	filemap_read(&b.mapping, 0, buf, 40960);
 	cr_assert_eq(b.read_calls, calls);
 	cache_get_stats(cache, &stats);
-	cr_assert_eq(stats.misses, 10);
-	cr_assert_geq(stats.hits, 10);
+	cr_assert_geq(stats.misses, 1);
+	cr_assert_geq(stats.hits, stats.misses);
 	cr_assert_eq(stats.read_bytes, 40960);
 	cr_assert_eq(stats.used_bytes, 40960);
 	done();
@@ -64,8 +64,17 @@ Test(filemap, a_missing_run_is_read_in_one_call)
 	setup(12, ROOM, 1);
 	cr_assert_eq(filemap_read(&b.mapping, 0, buf, 32 * PAGE_SIZE), 32 * PAGE_SIZE);
 	cr_assert_eq(b.read_calls, 1);
-	cr_assert_eq(b.read_folios, 32);
+	cr_assert_eq(b.read_pages, 32);
 	done();
+}
+
+/* Makes folios of one page each. */
+static void read_by_pages(void)
+{
+	loff_t pos;
+
+	for (pos = 0; pos < mapping_size(&b.mapping); pos += PAGE_SIZE)
+		cr_assert_gt(filemap_read(&b.mapping, pos, buf, PAGE_SIZE), 0);
 }
 
 Test(filemap, a_batch_is_in_order_and_without_a_gap)
@@ -77,8 +86,9 @@ Test(filemap, a_batch_is_in_order_and_without_a_gap)
 	filemap_read(&b.mapping, 3 * PAGE_SIZE, buf, PAGE_SIZE);
 	cr_assert_eq(filemap_get_pages(&b.mapping, PAGE_SIZE + 100, 5 * PAGE_SIZE, &batch), 0);
 	cr_assert_geq(batch.nr, 1);
+	cr_assert_eq(batch.folios[0]->index, 1);
 	for (i = 0; i < batch.nr; i++) {
-		cr_assert_eq(batch.folios[i]->index, 1 + i);
+		cr_assert(!i || batch.folios[i]->index == folio_next_index(batch.folios[i - 1]));
 		cr_assert(folio_test_uptodate(batch.folios[i]));
 	}
 	folio_batch_release(&batch);
@@ -93,7 +103,7 @@ Test(filemap, a_batch_ends_with_the_last_byte_wanted)
 	struct folio_batch batch;
 
 	setup(12, ROOM, 1);
-	filemap_read(&b.mapping, 0, buf, ROOM);
+	read_by_pages();
 	cr_assert_eq(filemap_get_pages(&b.mapping, 0, PAGE_SIZE, &batch), 0);
 	cr_assert_eq(batch.nr, 1);
 	folio_batch_release(&batch);
@@ -244,8 +254,8 @@ Test(filemap, an_index_is_added_once)
 	struct folio *folio, *other;
 
 	setup(12, ROOM, 3);
-	folio = folio_alloc(cache, MAPPING_FILE, true);
-	other = folio_alloc(cache, MAPPING_FILE, true);
+	folio = folio_alloc(cache, MAPPING_FILE, 0, 0, true);
+	other = folio_alloc(cache, MAPPING_FILE, 0, 0, true);
 	cr_assert_eq(filemap_add_folio(&b.mapping, folio, 7, false), 0);
 	cr_assert_eq(filemap_add_folio(&b.mapping, other, 7, false), -EEXIST);
 	cr_assert_eq(b.mapping.nrpages, 1);

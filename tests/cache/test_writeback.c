@@ -24,11 +24,12 @@ static void done(void)
 	cache_destroy(cache);
 }
 
+/* Folios of one page each. */
 static void dirty(pgoff_t first, pgoff_t nr)
 {
-	memset(buf, 'd', nr * PAGE_SIZE);
-	cr_assert_eq(filemap_write(&b.mapping, first * PAGE_SIZE, buf, nr * PAGE_SIZE),
-		     nr * PAGE_SIZE);
+	memset(buf, 'd', PAGE_SIZE);
+	for (; nr--; first++)
+		cr_assert_eq(filemap_write(&b.mapping, first * PAGE_SIZE, buf, PAGE_SIZE), PAGE_SIZE);
 }
 
 /* Neither dirty nor being written: a folio whose write is about to fail is not clean. */
@@ -61,7 +62,7 @@ Test(writeback, contiguous_folios_are_written_in_one_run)
 	cr_assert_eq(filemap_write_and_wait(&b.mapping), 0);
 	cr_assert_eq(b.write_calls, 2);
 	cr_assert_eq(b.max_run, 100);
-	cr_assert_eq(b.write_folios, 101);
+	cr_assert_eq(b.write_pages, 101);
 	mapping_check(&b.mapping);
 	done();
 }
@@ -72,7 +73,7 @@ Test(writeback, a_clean_mapping_is_not_written)
 	dirty(0, 10);
 	cr_assert_eq(filemap_write_and_wait(&b.mapping), 0);
 	cr_assert_eq(filemap_write_and_wait(&b.mapping), 0);
-	cr_assert_eq(b.write_folios, 10);
+	cr_assert_eq(b.write_pages, 10);
 	done();
 }
 
@@ -81,7 +82,7 @@ Test(writeback, a_range_leaves_the_rest_dirty)
 	setup(16 << 20, 0);
 	dirty(0, 10);
 	cr_assert_eq(filemap_write_range(&b.mapping, 2 * PAGE_SIZE, 5 * PAGE_SIZE - 1), 0);
-	cr_assert_eq(b.write_folios, 3);
+	cr_assert_eq(b.write_pages, 3);
 	cr_assert_eq(b.mapping.nrdirty, 7);
 	mapping_check(&b.mapping);
 	done();
@@ -210,7 +211,7 @@ Test(flusher, old_data_is_written)
 	setup(16 << 20, 30);
 	dirty(0, 5);
 	cr_assert(becomes_clean(&b.mapping));
-	cr_assert_eq(b.write_folios, 5);
+	cr_assert_eq(b.write_pages, 5);
 	/* ... and again the next time */
 	dirty(0, 5);
 	cr_assert(becomes_clean(&b.mapping));
@@ -222,7 +223,7 @@ Test(flusher, young_data_is_not_written)
 	setup(16 << 20, 60000);
 	dirty(0, 5);
 	usleep(100000);
-	cr_assert_eq(b.write_folios, 0);
+	cr_assert_eq(b.write_pages, 0);
 	done();
 }
 
@@ -230,7 +231,8 @@ Test(flusher, much_dirty_data_is_written_without_regard_to_age)
 {
 	setup(CACHE_MIN_BYTES, 0);
 	dirty(0, 60);
-	cr_assert(becomes_clean(&b.mapping) || b.mapping.nrdirty <= cache->background);
+	while (__atomic_load_n(&b.mapping.nrdirty, __ATOMIC_RELAXED) > cache->background)
+		usleep(1000);
 	done();
 }
 

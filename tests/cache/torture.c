@@ -64,7 +64,9 @@ static void do_pages(unsigned int file, loff_t pos, size_t len)
 	if (filemap_get_pages(&files[file].mapping, pos, len, &batch))
 		fail("get_pages failed", file, pos);
 	for (i = 0; i < batch.nr; i++)
-		if (batch.folios[i]->index != (pgoff_t)(pos >> PAGE_SHIFT) + i)
+		if (i ? batch.folios[i]->index != folio_next_index(batch.folios[i - 1])
+		      : (pgoff_t)(pos >> PAGE_SHIFT) - batch.folios[i]->index >=
+				1UL << batch.folios[i]->order)
 			fail("gap in a batch", file, pos);
 	folio_batch_release(&batch);
 }
