@@ -120,8 +120,11 @@ void *mas_erase(struct ma_state *mas)
 		if (mas_is_err(mas))
 			return NULL;
 		mas->index = index;
-		if (!mt_write_prepare_erase(&w, mas))
+		if (!mt_write_prepare_erase(&w, mas)) {
+			/* Nothing is there, or nothing any more since the lock was dropped. */
+			release_nodes(mas);
 			return NULL;
+		}
 	} while (!mas_reserve(mas, w.plan.nodes, GFP_NOWAIT) && mas_nomem(mas, GFP_KERNEL));
 	if (mas_is_err(mas))
 		return NULL;
