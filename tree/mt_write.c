@@ -143,7 +143,10 @@ static enum store_type store_type(const struct mt_write *w)
 	return wr_node_store;
 }
 
-/* Lets a store of NULL take in the NULL on its both sides. In the leaf: see mt_check(). */
+/*
+ * Lets a store of NULL take in the NULL on its both sides, which is in the leaf: see mt_check(). If
+ * what is behind stays, the store ends in the slot before.
+ */
 static void widen(struct mt_write *w)
 {
 	struct mt_level *left = &w->left[0], *right = &w->right[0];
@@ -157,6 +160,9 @@ static void widen(struct mt_write *w)
 	}
 	if (!leaf_slot(right, right->offset))
 		w->last = mt_right_last(w);
+	else if (!w->spans && right->offset > left->offset &&
+		 w->last == mt_pivot(right->node, right->offset - 1))
+		right->offset--;
 }
 
 /* The ways are found for @first; now the rest. */
