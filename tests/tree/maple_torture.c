@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Torture of the maple tree's readers: they load and walk under RCU while writers store over parts
+ * of ranges, over many at once, append and erase, and while the tree grows and shrinks. Best built
+ * with a sanitizer.
+ *
+ * Each entry is an object that knows every range that it ever had in the tree: the one that it was
+ * stored at, and what later stores left of it. It is freed after a grace period when nothing of it
+ * is left. A reader fails if an object that it finds has been freed, if the range that it finds was
+ * never one of that object's, if a walk goes back, or if it misses one of the ranges that nobody
+ * ever changes.
+ *
+ * FOLIOFS_SECONDS sets how long, FOLIOFS_SEED the random numbers (not the interleaving).
+ */
+#include "list.h"
+#include "mt_internal.h"
+#include "node_alloc.h"
+#include "seed.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define READERS 2
+#define WRITERS 2
+#define BLOCK 512UL /* even blocks have stable ranges, and only short stores */
+#define BLOCKS 8UL
+#define INDICES (BLOCKS * BLOCK)
+#define STABLE 8UL     /* in even blocks, each eighth index begins... */
+#define STABLE_SIZE 2UL /* ...a range of two that stays */
+#define HOT BLOCK      /* 32 indices that are picked most */
+#define PASTS 8
+
+struct past {
+	unsigned long first, last;
+};
+
+struct object {
+	struct rcu_head rcu;
+	unsigned int pieces; /* in the tree now; lock of the tree */
+	unsigned int alive;
+	unsigned int n_pasts;
+	struct past pasts[PASTS];
+	struct object *next_unlinked;
+};
+
+static struct maple_tree mt;
+static bool stop;
+static unsigned long looks, changes;
+
+#define check(condition, index)                                                                    \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "torture: %s:%d: index %lx: %s\n", __FILE__, __LINE__,     \
+				(unsigned long)(index), #condition);                               \
+			abort();                                                                   \
+		}                                                                                  \
+	} while (0)
+
+static bool is_stable(unsigned long index)
+{
+	return index < INDICES && !(index / BLOCK & 1) && index % STABLE < STABLE_SIZE;
+}
+
+/* The first index at or after @index that is the beginning of a stable range; or all are before. */
+static unsigned long next_stable(unsigned long index)
+{
+	index = (index + STABLE - 1) / STABLE * STABLE;
+	while (index < INDICES && !is_stable(index))
+		index += STABLE;
+	return index < INDICES ? index : ULONG_MAX;
+}
+
+/*
+ * Objects
+ */
+
+static struct object *new_object(unsigned long first, unsigned long last)
+{
+	struct object *object = calloc(1, sizeof(*object));
+
+	if (!object)
+		abort();
+	object->pasts[0] = (struct past){ first, last };
+	object->n_pasts = object->pieces = object->alive = 1;
+	return object;
+}
+
+static void free_object(struct rcu_head *head)
+{
+	struct object *object = container_of(head, struct object, rcu);
+
+	rcu_callback_begin(head);
+	object->alive = 0;
+	free(object);
+}
+
+/* A piece is about to go. The grace period may begin only when it is gone: see free_list(). */
+static void put_piece(struct object *object, struct object **unlinked)
+{
+	if (--object->pieces)
+		return;
+	object->next_unlinked = *unlinked;
+	*unlinked = object;
+}
+
+static void free_list(struct object *unlinked)
+{
+	while (unlinked) {
+		struct object *next = unlinked->next_unlinked;
+
+		call_rcu(&unlinked->rcu, free_object);
+		unlinked = next;
+	}
+}
+
+/* A store is about to leave this of the object. Lock held; readers look at the same time. */
+static void remember(struct object *object, unsigned long first, unsigned long last)
+{
+	struct past *past = &object->pasts[object->n_pasts];
+
+	past->first = first;
+	past->last = last;
+	object->pieces++;
+	__atomic_store_n(&object->n_pasts, object->n_pasts + 1, __ATOMIC_RELEASE);
+}
+
+static void check_object(const struct object *object, unsigned long index)
+{
+	unsigned int n = __atomic_load_n(&object->n_pasts, __ATOMIC_ACQUIRE);
+	bool covers = false;
+
+	check(object->alive == 1, index);
+	check(n && n <= PASTS, index);
+	for (unsigned int i = 0; i < n; i++)
+		covers |= index >= object->pasts[i].first && index <= object->pasts[i].last;
+	check(covers, index);
+}
+
+/* The object had just this range once. */
+static void check_range(const struct object *object, const struct ma_state *mas)
+{
+	unsigned int n = __atomic_load_n(&object->n_pasts, __ATOMIC_ACQUIRE);
+	bool was = false;
+
+	check(object->alive == 1, mas->index);
+	for (unsigned int i = 0; i < n; i++)
+		was |= mas->index == object->pasts[i].first && mas->last == object->pasts[i].last;
+	check(was, mas->index);
+}
+
+/*
+ * Readers
+ */
+
+/* Half of the time one of few indices, where readers and writers meet within single steps. */
+static unsigned long pick_index(uint64_t *random)
+{
+	uint64_t n = test_random(random);
+
+	return n & 1 ? HOT + (n >> 8) % 32 : (n >> 8) % INDICES;
+}
+
+static void read_loads(uint64_t *random)
+{
+	for (unsigned int i = 0; i < 200; i++) {
+		unsigned long index = pick_index(random);
+		struct object *object;
+		MA_STATE(mas, &mt, index, index);
+
+		rcu_read_lock();
+		object = i & 1 ? mtree_load(&mt, index) : mas_walk(&mas);
+		check(object || !is_stable(index), index);
+		if (object)
+			check_object(object, index);
+		if (object && !(i & 1))
+			check_range(object, &mas);
+		rcu_read_unlock();
+	}
+}
+
+/*
+ * Now and then. Behind a pause goes on what is there then, even if it has grown over what the walk
+ * has behind it.
+ */
+static bool lets_go(struct ma_state *mas, uint64_t *random)
+{
+	if (test_random(random) & 63)
+		return false;
+	mas_pause(mas);
+	rcu_read_unlock();
+	rcu_read_lock();
+	return true;
+}
+
+/* Goes over all; no stable range may be missing between two that follow each other. */
+static void read_all(uint64_t *random)
+{
+	unsigned long expected = next_stable(0), next = 0;
+	struct object *object;
+	bool paused = false;
+	MA_STATE(mas, &mt, 0, 0);
+
+	rcu_read_lock();
+	mas_for_each(&mas, object, ULONG_MAX) {
+		check_range(object, &mas);
+		check(mas.index >= next || (paused && mas.last >= next), mas.index);
+		check(mas.index <= expected, mas.index);
+		if (mas.index == expected)
+			expected = next_stable(mas.last);
+		next = mas.last + 1;
+		if (!next)
+			break;
+		paused = lets_go(&mas, random);
+	}
+	rcu_read_unlock();
+	check(expected == ULONG_MAX, expected);
+}
+
+static void read_all_down(uint64_t *random)
+{
+	unsigned long before = ULONG_MAX; /* where the last step ended */
+	unsigned long expected = INDICES - BLOCK - STABLE;
+	struct object *object;
+	bool paused = false;
+	MA_STATE(mas, &mt, ULONG_MAX, ULONG_MAX);
+
+	rcu_read_lock();
+	while ((object = mas_find_rev(&mas, 0))) {
+		check_range(object, &mas);
+		check(mas.last <= before || (paused && mas.index <= before), mas.last);
+		check(mas.index >= expected || expected == ULONG_MAX, mas.index);
+		if (mas.index == expected) {
+			do {
+				expected -= STABLE;
+			} while (expected != -STABLE && !is_stable(expected));
+			if (expected == -STABLE)
+				expected = ULONG_MAX;
+		}
+		if (!mas.index)
+			break;
+		before = mas.index - 1;
+		paused = lets_go(&mas, random);
+	}
+	rcu_read_unlock();
+	check(expected == ULONG_MAX, expected);
+}
+
+/* Up and down from one place, over what is empty as well. */
+static void read_steps(uint64_t *random)
+{
+	unsigned long index = pick_index(random);
+	MA_STATE(mas, &mt, index, index);
+	struct object *object;
+
+	rcu_read_lock();
+	mas_walk(&mas);
+	for (unsigned int i = 0; i < 100; i++) {
+		unsigned long first = mas.index, last = mas.last;
+		bool up = test_random(random) & 1, all = test_random(random) & 1;
+
+		if (up)
+			object = all ? mas_next_range(&mas, INDICES) : mas_next(&mas, INDICES);
+		else
+			object = all ? mas_prev_range(&mas, 0) : mas_prev(&mas, 0);
+		if (!object && !(mas_is_active(&mas) && all))
+			break;
+		check(up ? mas.index > last : mas.last < first, mas.index);
+		if (object)
+			check_range(object, &mas);
+		else
+			check(next_stable(mas.index) > mas.last || mas.last >= INDICES, mas.index);
+	}
+	rcu_read_unlock();
+}
+
+static void *reader(void *seed)
+{
+	void (*const reads[])(uint64_t *) = { read_loads, read_all, read_all_down, read_steps };
+	uint64_t random = (uintptr_t)seed;
+	unsigned long n = 0;
+
+	rcu_register_thread();
+	for (; !__atomic_load_n(&stop, __ATOMIC_RELAXED); n++)
+		reads[test_random(&random) % 4](&random);
+	__atomic_fetch_add(&looks, n, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+/*
+ * Writers
+ */
+
+/*
+ * What a store to the range will leave of the ranges at its edges is noted in them. One that can
+ * not note any more is replaced whole: the range grows. Lock held.
+ */
+static void cut_edges(unsigned long *first, unsigned long *last)
+{
+	MA_STATE(left, &mt, *first, *first);
+	MA_STATE(right, &mt, *last, *last);
+	struct object *object = mas_walk(&left);
+
+	if (object && left.index < *first) {
+		if (object->n_pasts < PASTS - 1)
+			remember(object, left.index, *first - 1);
+		else
+			*first = left.index;
+	}
+	object = mas_walk(&right);
+	if (object && right.last > *last) {
+		if (object->n_pasts < PASTS)
+			remember(object, *last + 1, right.last);
+		else
+			*last = right.last;
+	}
+}
+
+/*
+ * Stores a new object, or nothing, in place of all in the range. With the nodes ahead the lock is
+ * held from the look at what is there to the store.
+ */
+static void replace(unsigned long first, unsigned long last, bool erase)
+{
+	struct object *object, *old, *unlinked = NULL;
+	MA_STATE(mas, &mt, first, first);
+
+	mas_lock(&mas);
+	cut_edges(&first, &last);
+	object = erase ? NULL : new_object(first, last);
+	mas_set(&mas, first);
+	mas_for_each(&mas, old, last)
+		put_piece(old, &unlinked);
+	mas_set_range(&mas, first, last);
+	check(!mas_preallocate(&mas, object, GFP_KERNEL), first);
+	mas_store_prealloc(&mas, object);
+	mas_unlock(&mas);
+	free_list(unlinked);
+}
+
+static void erase_at(unsigned long index)
+{
+	struct object *object, *unlinked = NULL;
+	MA_STATE(mas, &mt, index, index);
+
+	mas_lock(&mas);
+	object = mas_erase(&mas);
+	if (object)
+		put_piece(object, &unlinked);
+	mas_unlock(&mas);
+	free_list(unlinked);
+}
+
+/* Behind the last index: ranges are appended one by one, and go all at once. */
+static void change_tail(uint64_t *random)
+{
+	unsigned long first = INDICES;
+	unsigned long n = test_random(random) % 64;
+
+	for (unsigned long i = 0; i < n; i++) {
+		replace(first, first + i % 3, false);
+		first += i % 3 + 1 + i % 2;
+	}
+	if (n & 1)
+		replace(INDICES, ULONG_MAX, true);
+}
+
+static void change(uint64_t *random)
+{
+	unsigned long first = pick_index(random), n = test_random(random);
+	unsigned long last = first + (n >> 8) % 6, most = INDICES;
+
+	if (!(n & 63)) {
+		change_tail(random);
+		return;
+	}
+	if (first / BLOCK & 1) {
+		if (!(n & 7))
+			last = first + (n >> 8) % (first - HOT < 32 ? 64 : BLOCK);
+		most = (first / BLOCK + 1) * BLOCK;
+	} else if (is_stable(first)) {
+		return;
+	} else {
+		most = first / STABLE * STABLE + STABLE;
+	}
+	if (last >= most)
+		last = most - 1;
+	n >>= 16;
+	if (n % 4 == 0)
+		erase_at(first);
+	else
+		replace(first, last, n % 4 == 1);
+}
+
+static void *writer(void *seed)
+{
+	uint64_t random = (uintptr_t)seed;
+	unsigned long n = 0;
+
+	rcu_register_thread();
+	for (; !__atomic_load_n(&stop, __ATOMIC_RELAXED); n++)
+		change(&random);
+	__atomic_fetch_add(&changes, n, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+static void run(unsigned int flags, uint64_t random, unsigned long ms)
+{
+	struct timespec duration = { ms / 1000, ms % 1000 * 1000000 };
+	pthread_t threads[READERS + WRITERS];
+
+	mt_init_flags(&mt, flags);
+	stop = false;
+	for (unsigned long i = next_stable(0); i < INDICES; i = next_stable(i + 1))
+		replace(i, i + STABLE_SIZE - 1, false);
+	for (unsigned int i = 0; i < READERS + WRITERS; i++) {
+		void *seed = (void *)(uintptr_t)test_random(&random);
+
+		check(!pthread_create(&threads[i], NULL, i < READERS ? reader : writer, seed), i);
+	}
+	nanosleep(&duration, NULL);
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	for (unsigned int i = 0; i < READERS + WRITERS; i++)
+		pthread_join(threads[i], NULL);
+	check(!mt_check(&mt), 0);
+	replace(0, ULONG_MAX, true);
+	check(mtree_empty(&mt), 0);
+	check(!mt_check(&mt), 0);
+	mtree_destroy(&mt);
+}
+
+int main(void)
+{
+	unsigned long ms = test_setting("FOLIOFS_SECONDS", 0) * 1000;
+	uint64_t random = test_seed();
+
+	if (!ms)
+		ms = 800;
+	rcu_register_thread();
+	run(MT_FLAGS_USE_RCU, random, ms / 2);
+	run(MT_FLAGS_USE_RCU | MT_FLAGS_ALLOC_RANGE, random, ms / 2);
+	rcu_barrier();
+	node_pool_drain(&mt_node_pool);
+	check(node_pool_live(&mt_node_pool) == 0, 0);
+	printf("%lu rounds of reading, %lu changes\n", looks, changes);
+	return looks && changes ? 0 : 1;
+}
