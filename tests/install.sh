@@ -22,7 +22,8 @@ program=$(have bin/foliofs)
 manual=$(have 'man8/foliofs.8')
 grep -q '^\.SH OPTIONS' "$manual"
 xarray_manual=$(have man3/xarray.3)
-for header in xatree/xarray.h xatree/rcu.h folio/cache.h folio/mapping.h folio/folio.h; do
+maple_manual=$(have man3/maple_tree.3)
+for header in xatree/xarray.h xatree/maple_tree.h xatree/rcu.h folio/cache.h folio/mapping.h folio/folio.h; do
 	have "include/$header"
 done
 pc=$(have pkgconfig/xatree.pc)
@@ -34,8 +35,12 @@ flags() {
 	pkg-config --define-variable=prefix="$prefix" --cflags --libs --static "$1"
 }
 
-# The example of the manual page, with groff's backslashes undone.
-sed -n '/^\.EX/,/^\.EE/{//d;s/\\e/\\/g;p}' "$xarray_manual" >"$work/tree.c"
+# The examples of the manual pages, with groff's backslashes undone.
+example() {
+	sed -n '/^\.EX/,/^\.EE/{//d;s/\\e/\\/g;p}' "$1"
+}
+example "$xarray_manual" >"$work/tree.c"
+example "$maple_manual" >"$work/maple.c"
 
 cat >"$work/cache.c" <<'END'
 #include <stdio.h>
@@ -66,4 +71,5 @@ use() {
 }
 
 use tree xatree 204
+use maple xatree "$(printf '%s\n' '0-7 sleep' '12-13 lunch' '14-17 walk')"
 use cache folio 4
