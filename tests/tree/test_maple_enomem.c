@@ -334,14 +334,13 @@ ParameterizedTest(unsigned int *number, maple_enomem, nowait_never_asks_the_syst
 		unsigned long nodes;
 		int err;
 
+		mt_node_pool.max_free = 0;
 		pair_begin(&pair, modes[i]);
 		scene->prepare();
 		nodes = live_nodes();
-		mt_node_pool.max_free = 0;
 		err = scene->op(GFP_NOWAIT);
 		cr_assert(!err || err == -ENOMEM);
 		cr_assert_leq(live_nodes(), nodes);
 		pair_end(&pair);
-		mt_node_pool.max_free = NODE_POOL_MAX_FREE;
 	}
 }

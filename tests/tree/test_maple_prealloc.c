@@ -168,7 +168,7 @@ static void thin(unsigned int n, unsigned long gap)
 	nodes = pair_count_nodes(&pair, &at_minimum);
 	cr_assert_geq(nodes, 12);
 	/* The last ones at each level have no neighbour to give to. */
-	cr_assert_geq(at_minimum, nodes - nodes / 8 - 2, "%u of %u nodes at their minimum",
+	cr_assert_geq(at_minimum, nodes - nodes / 6 - 2, "%u of %u nodes at their minimum",
 		      at_minimum, nodes);
 }
 
