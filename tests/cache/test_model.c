@@ -10,8 +10,8 @@
 
 #define FILES 4
 #define ROOM (512 << 10)
-#define STEPS 6000
-#define FAULT_STEPS 1200 /* each failed write is followed by a pause */
+#define STEPS 3000
+#define FAULT_STEPS 600 /* each failed write is followed by a pause */
 
 struct model {
 	unsigned char *bytes;
@@ -27,13 +27,19 @@ struct world {
 	bool faults;
 };
 
-static void setup(struct world *w, unsigned int shift, bool faults)
+/* What is tried: the granule, and how large folios may be. */
+struct kind {
+	unsigned int shift, max_order;
+};
+
+static void setup(struct world *w, const struct kind *kind, bool faults)
 {
 	const char *seed = getenv("FOLIO_SEED");
 	int i;
 
 	memset(w, 0, sizeof(*w));
 	w->cache = test_cache(CACHE_MIN_BYTES, 5);
+	w->cache->max_order = kind->max_order;
 	w->seed = seed ? strtoull(seed, NULL, 0) : now_ns() | 1;
 	w->state = w->seed;
 	w->faults = faults;
@@ -41,7 +47,7 @@ static void setup(struct world *w, unsigned int shift, bool faults)
 	for (i = 0; i < FILES; i++) {
 		loff_t size = rnd(&w->state) % ROOM;
 
-		backing_init(&w->files[i], w->cache, MAPPING_FILE, shift, ROOM, size, i);
+		backing_init(&w->files[i], w->cache, MAPPING_FILE, kind->shift, ROOM, size, i);
 		w->models[i].bytes = calloc(1, ROOM);
 		w->models[i].size = size;
 		memcpy(w->models[i].bytes, w->files[i].data, size);
@@ -172,19 +178,20 @@ static void finish(struct world *w)
 	cache_destroy(w->cache);
 }
 
-static unsigned int shifts[] = {10, 11, 12};
+static struct kind kinds[] = {{10, 0}, {10, 3}, {11, 4}, {12, 0}, {12, 5}, {13, 4}, {16, 4}};
+#define NR_KINDS (sizeof(kinds) / sizeof(*kinds))
 
 ParameterizedTestParameters(model, random)
 {
-	return cr_make_param_array(unsigned int, shifts, 3);
+	return cr_make_param_array(struct kind, kinds, NR_KINDS);
 }
 
-ParameterizedTest(unsigned int *shift, model, random)
+ParameterizedTest(struct kind *kind, model, random)
 {
 	struct world w;
 	int i;
 
-	setup(&w, *shift, false);
+	setup(&w, kind, false);
 	for (i = 0; i < STEPS; i++)
 		step(&w);
 	finish(&w);
@@ -192,15 +199,15 @@ ParameterizedTest(unsigned int *shift, model, random)
 
 ParameterizedTestParameters(model, random_faults)
 {
-	return cr_make_param_array(unsigned int, shifts, 3);
+	return cr_make_param_array(struct kind, kinds, NR_KINDS);
 }
 
-ParameterizedTest(unsigned int *shift, model, random_faults)
+ParameterizedTest(struct kind *kind, model, random_faults)
 {
 	struct world w;
 	int i;
 
-	setup(&w, *shift, true);
+	setup(&w, kind, true);
 	for (i = 0; i < FAULT_STEPS; i++)
 		step(&w);
 	finish(&w);

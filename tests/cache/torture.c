@@ -24,6 +24,7 @@
 static struct cache *cache;
 static struct backing files[FILES], device;
 static struct test_volume volume = {.lock = PTHREAD_MUTEX_INITIALIZER, .device = &device};
+static const unsigned int shifts[FILES] = {10, 11, 12, 14};
 static bool stop;
 static unsigned long steps, faults;
 
@@ -222,9 +223,10 @@ int main(int argc, char **argv)
 	printf("torture: seed %#lx\n", (unsigned long)seed);
 	fflush(stdout);
 	cache = test_cache(CACHE_MIN_BYTES, 20);
+	cache->max_order = 4;
 	backing_init(&device, cache, MAPPING_DEVICE, 12, 4 * ROOM, 4 * ROOM, 0);
 	for (i = 0; i < FILES; i++) {
-		backing_init(&files[i], cache, MAPPING_FILE, 10 + i % 3, ROOM, 0, 0);
+		backing_init(&files[i], cache, MAPPING_FILE, shifts[i], ROOM, 0, 0);
 		files[i].volume = &volume;
 		files[i].delay_us = i * 50;
 	}
