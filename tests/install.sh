@@ -41,6 +41,7 @@ example() {
 }
 example "$xarray_manual" >"$work/tree.c"
 example "$maple_manual" >"$work/maple.c"
+cp "${0%/*}/tree/maple_example.c" "$work"
 
 cat >"$work/cache.c" <<'END'
 #include <stdio.h>
@@ -72,4 +73,5 @@ use() {
 
 use tree xatree 204
 use maple xatree "$(printf '%s\n' '0-7 sleep' '12-13 lunch' '14-17 walk')"
+use maple_example xatree "$("$build/tests/tree/maple_example")"
 use cache folio 4
