@@ -35,7 +35,7 @@
  * thread that reads or writes is registered with RCU (rcu.h). The tree promises that its own nodes
  * last; what entries point to, the user frees after a grace period.
  *
- * Errors: a negative errno. In a cursor they are sticky until mas_reset(), mas_set() or mas_nomem().
+ * Errors: a negative errno. In a cursor it is sticky until mas_reset(), mas_set() or mas_nomem().
  *
  * Where things are: mt_walk.c walks and loads, mt_iter.c goes on and back and finds, mt_gap.c looks
  * for free ranges, mtree.c is the normal API that reads, mt_dup.c copies a tree; mt_write.c decides
@@ -56,14 +56,14 @@
 #include "xa_entry.h"
 #include "xa_lock.h"
 
-#define MT_FLAGS_ALLOC_RANGE 0x01u    /* keep gaps, for mas_empty_area() and mtree_alloc_*() */
-#define MT_FLAGS_USE_RCU 0x02u	      /* readers may run beside writers */
-#define MT_FLAGS_HEIGHT_OFFSET 0x02u  /* where the height lies in the flags */
+#define MT_FLAGS_ALLOC_RANGE 0x01u   /* keep gaps, for mas_empty_area() and mtree_alloc_*() */
+#define MT_FLAGS_USE_RCU 0x02u	     /* readers may run beside writers */
+#define MT_FLAGS_HEIGHT_OFFSET 0x02u /* where the height lies in the flags */
 #define MT_FLAGS_HEIGHT_MASK 0x7Cu
 #define MT_FLAGS_LOCK_MASK 0x300u
-#define MT_FLAGS_LOCK_IRQ 0x100u      /* one lock for all; kept for those who know it */
+#define MT_FLAGS_LOCK_IRQ 0x100u     /* one lock for all; kept for those who know it */
 #define MT_FLAGS_LOCK_BH 0x200u
-#define MT_FLAGS_LOCK_EXTERN 0x300u   /* the user has a lock of his own; ma_lock is never taken */
+#define MT_FLAGS_LOCK_EXTERN 0x300u  /* the user has a lock of his own; ma_lock is never taken */
 #define MT_FLAGS_ALLOC_WRAPPED 0x0800u /* set by the tree: a cyclic allocation has wrapped */
 
 #define MAPLE_HEIGHT_MAX 31

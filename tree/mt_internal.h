@@ -2,14 +2,14 @@
 /*
  * What the maple tree's own files share. Not installed.
  *
- * A node is 256 bytes, aligned to 256. A leaf and an inner node without gaps have 16 slots, 15
+ * A node is 256 bytes, aligned to 256. A leaf, and an inner node without gaps, has 16 slots and 15
  * pivots, an inner node of a tree that keeps gaps has 10 slots, 9 pivots and 10 gaps. Slot i holds
  * the range from pivot[i - 1] + 1 (the node's first index for slot 0) to pivot[i], both inside. The
  * slots in use are 0 to end; the last one ends with the node, so pivot[end] means nothing and must
  * not be looked at. All leaves lie at the same depth.
  *
- * A pointer to a node, in a slot or in the root, has bit 1 set and the node's type in bits 3 to 6. A
- * root that is no node pointer is the entry at index 0 or NULL (mt_is_node()); so an entry that
+ * A pointer to a node, in a slot or in the root, has bit 1 set and the node's type in bits 3 to 6.
+ * A root that is no node pointer is the entry at index 0 or NULL (mt_is_node()); so an entry that
  * looks like a node pointer gets a leaf even when it is alone.
  *
  * The first word of a node says where it hangs and how far it is filled:
@@ -37,8 +37,8 @@
  * it the old nodes are marked dead, then the nodes that stay get their new parents, then the old
  * ones go to the pool, which waits for a grace period, and which may overwrite all but the first
  * word at once. So a reader takes the word, loads what it wants from the node with acquire, and
- * takes the word again. If the node is dead now, what it has is void and it starts from the root; if
- * end has changed, it looks again in the node; otherwise it has a range as it was.
+ * takes the word again. If the node is dead now, what it has is void and it starts from the root.
+ * If end has changed, it looks again in the node. Otherwise it has a range as it was.
  *
  * Without RCU mode nodes change in any way, under the lock, and are freed at once.
  *

@@ -98,7 +98,7 @@ int mas_expected_entries(struct ma_state *mas, unsigned long nr_entries)
 	/* What a node keeps that is split while it is the last; one less, to end with an entry. */
 	unsigned int leaf_fill = mt_slots(maple_leaf_64) - mt_min_slots(maple_leaf_64);
 	unsigned int inner_fill = mt_slots(inner) + 1 - mt_min_slots(inner);
-	unsigned long level = 2 * nr_entries / leaf_fill + 1;
+	unsigned long level = (nr_entries / leaf_fill + 1) * 2;
 	unsigned long nodes = level + 2; /* a split has both halves before the old node is free */
 
 	while (level > 1) {

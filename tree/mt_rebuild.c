@@ -6,8 +6,8 @@
  * hold where the store's two ways pass: what the left way's node has before the way, what is new,
  * what the right way's node has behind the way. On the leaves the new part is the entry, further up
  * it is the nodes just made. A run that is too short for a node is joined with the node beside it,
- * and the way moves there; so is one that is too long, if there is room. The run is cut into one, two or three nodes, which then are the new part
- * of the level above, until
+ * and the way moves there; so is one that is too long, if there is room beside it. The run is cut
+ * into one, two or three nodes, which then are the new part of the level above, until
  *
  *	- one node took the place of one: a pointer to it replaces the old one, or
  *	- without readers, the level above can take in the new part where it is, or

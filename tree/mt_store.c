@@ -204,7 +204,7 @@ int mas_alloc_cyclic(struct ma_state *mas, unsigned long *startp, void *entry,
 	}
 	*startp = mas->index;
 	*next = mas->index + 1;
-	/* The next search starts at 0, as if it had been told to. It shall say that it went round. */
+	/* The next search starts at 0 as if it were told to. It shall say that it went round. */
 	if (!*next)
 		mt_change_flags(mt, 0, MT_FLAGS_ALLOC_WRAPPED);
 	return result;

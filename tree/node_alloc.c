@@ -2,9 +2,9 @@
 /*
  * Memory for the nodes of trees.
  *
- * Nodes are cut from slabs, which are aligned to their size, so that a node's slab is known from its
- * address. Each slab has a chain of its free nodes; those with any are in a list. A slab that is
- * all free goes back to the system if enough is free without it.
+ * Nodes are cut from slabs, which are aligned to their size, so a node's address tells its slab.
+ * Each slab has a chain of its free nodes; those with any are in a list. A slab that is all free
+ * goes back to the system if enough is free without it.
  *
  * A pool has two more chains: nodes freed but maybe still seen by readers (pending), and those
  * among them that wait for the grace period in flight. At most one grace period is in flight
