@@ -15,33 +15,14 @@
  * in the tree; and since a node's range never changes while it is there, so is the child found in
  * it, with the range found, until the child itself is dead.
  *
- * The pivots of an inner node never change. In a leaf a store may move one boundary, replace one
- * entry, or cut the last range in two, each by one store with release. A look at a leaf wants two
- * pivots and a slot that belong together, so it loads them twice: what has not changed meanwhile
- * was there together.
+ * In a leaf an entry may be replaced, or the last range cut in two. Pivots in use never change, so a
+ * slot and its range belong together, if end was the same before and after.
  */
 #include "mt_internal.h"
 
-/* A range, as one look at a leaf found it. */
-struct look {
-	unsigned long first;
-	unsigned long last;
-	void *entry;
-};
-
-static struct look look_at(const struct ma_state *mas, const struct maple_node *node,
-			   unsigned int offset, unsigned int end)
-{
-	return (struct look){
-		.first = mt_slot_first(node, offset, mas->min),
-		.last = mt_slot_last(node, offset, end, mas->max),
-		.entry = mt_slot(node, maple_leaf_64, offset),
-	};
-}
-
 /*
  * Puts the cursor on the slot of its leaf in which @index lies.
- * @offset: a slot to begin the search with; right unless boundaries have moved
+ * @offset: a slot to begin the search with; 0, or one that is no further, as far as one knows
  * @entry: receives what is there
  * Return: false: the leaf is dead.
  */
@@ -49,27 +30,27 @@ static bool look_in_leaf(struct ma_state *mas, unsigned long index, unsigned int
 			 void **entry)
 {
 	const struct maple_node *node = mt_to_node(mas->node);
-	struct look look, again;
+	unsigned long first, last, word = mt_word(node);
 	unsigned int end;
 
 	for (;; offset = 0) {
-		end = mt_end(node);
+		end = mt_word_end(word);
 		while (offset < end && mt_pivot(node, offset) < index)
 			offset++;
-		look = look_at(mas, node, offset, end);
-		again = look_at(mas, node, offset, end);
-		if (mt_dead(node))
+		first = mt_slot_first(node, offset, mas->min);
+		last = mt_slot_last(node, offset, end, mas->max);
+		*entry = mt_slot(node, maple_leaf_64, offset);
+		word = mt_word(node);
+		if (mt_word_dead(node, word))
 			return false;
-		if (look.first <= index && index <= look.last && look.first == again.first &&
-		    look.last == again.last && look.entry == again.entry)
+		if (mt_word_end(word) == end && first <= index && index <= last)
 			break;
 	}
 	mas->status = ma_active;
 	mas->offset = offset;
 	mas->end = end;
-	mas->index = look.first;
-	mas->last = look.last;
-	*entry = look.entry;
+	mas->index = first;
+	mas->last = last;
 	return true;
 }
 
