@@ -82,6 +82,16 @@ static inline int image_submit(struct image *image, struct image_io *ios, unsign
 	return image->ops->submit(image, ios, nr);
 }
 
+/* One transfer of one piece of memory */
+static inline int image_transfer(struct image *image, uint64_t offset, void *memory, size_t len,
+				 bool write)
+{
+	struct iovec iov = { .iov_base = memory, .iov_len = len };
+	struct image_io io = { .offset = offset, .iov = &iov, .iovcnt = 1, .write = write };
+
+	return image_submit(image, &io, 1);
+}
+
 static inline int image_flush(struct image *image)
 {
 	return image->ops->flush(image);

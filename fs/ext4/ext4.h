@@ -50,6 +50,7 @@ struct ext4_volume {
 	pthread_mutex_t lock;		/* the volume lock */
 	ext2_filsys fs;
 	struct mapping device;		/* the image's own mapping, MAPPING_DEVICE */
+	struct image *view;		/* read-only, journal dirty: vol.image, replayed in memory */
 	struct group_dirt *dirt;
 	errcode_t last_error;
 	bool writable;			/* mounted rw, even if errors= turned it ro */
@@ -150,7 +151,7 @@ static inline struct ext4_volume *ext4_vol(struct ext4_inode *inode)
 }
 
 /*
- * volume (super.c, probe.c, recover.c, error.c, device.c, commit.c)
+ * volume (super.c, probe.c, recover.c, fast_commit.c, error.c, device.c, commit.c)
  */
 /* Take the volume lock for a change; -EROFS or -EIO (then nothing is held) when none is allowed.
  * The bitmaps (fs->block_map, fs->inode_map) are loaded when it returns 0. */
@@ -190,8 +191,12 @@ void device_forget(struct ext4_volume *vol, uint64_t blk, uint64_t count);
 int probe_read_super(struct image *image, struct ext2_super_block *sb);
 int probe_super(struct image *image, struct ext2_super_block *sb, bool *readonly);
 int probe_groups(struct ext4_volume *vol);
-int recover_journal(struct image *image, const struct options *options,
-		    struct ext2_super_block *sb, bool *readonly);
+/*
+ * Replays a dirty journal, on the image or, read-only, in memory. *changed: all that was read of the
+ * image, vol->fs included, may be old; @sb is the superblock as it is then.
+ */
+int recover_journal(struct ext4_volume *vol, struct ext2_super_block *sb, bool *changed);
+int fast_commit_replay(struct ext4_volume *vol, struct ext2_super_block *sb);
 
 int ext4_sync(struct volume *volume);
 int ext4_statfs(struct volume *volume, struct statvfs *st);

@@ -58,8 +58,6 @@ static const struct feature ro_compat_readonly[] = {
 
 int probe_read_super(struct image *image, struct ext2_super_block *sb)
 {
-	struct iovec iov = { .iov_base = sb, .iov_len = SUPERBLOCK_SIZE };
-	struct image_io io = { .offset = SUPERBLOCK_OFFSET, .iov = &iov, .iovcnt = 1 };
 	int err;
 
 	if (image->size < SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE) {
@@ -67,7 +65,7 @@ int probe_read_super(struct image *image, struct ext2_super_block *sb)
 			  (unsigned long long)image->size);
 		return -EINVAL;
 	}
-	err = image_submit(image, &io, 1);
+	err = image_transfer(image, SUPERBLOCK_OFFSET, sb, SUPERBLOCK_SIZE, false);
 	if (err)
 		log_error("%s: the superblock cannot be read: %s", image->name, strerror(-err));
 	return err;
@@ -142,7 +140,7 @@ static int check_incompat(struct image *image, const struct ext2_super_block *sb
 	return -EOPNOTSUPP;
 }
 
-static bool must_be_readonly(struct image *image, const struct ext2_super_block *sb)
+static bool must_be_readonly(struct image *image, struct ext2_super_block *sb)
 {
 	const char *name = feature_in(incompat_readonly, ARRAY_SIZE(incompat_readonly),
 				      sb->s_feature_incompat);
@@ -156,6 +154,8 @@ static bool must_be_readonly(struct image *image, const struct ext2_super_block 
 	else if (unknown)
 		log_warn("%s: unknown features (ro_compat 0x%x): mounted read-only", image->name,
 			 unknown);
+	else if (ext2fs_has_feature_journal(sb) && !sb->s_journal_inum)
+		log_warn("%s: the journal is on another device: mounted read-only", image->name);
 	else if (sb->s_creator_os != EXT2_OS_LINUX)
 		log_warn("%s: made by another system than Linux: mounted read-only", image->name);
 	else

@@ -1,164 +1,221 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A journal that was not emptied must be replayed before anything else is read.
+ * A journal that was not emptied is replayed before anything that it may change is used.
  *
- * e2fsck does that for us (fast commits included), on the image's own path, before the cache holds
- * any byte of it. Our lock on the image is one of the open file description, which e2fsck does
- * not take, so it stays ours meanwhile. As in the kernel a read-only mount replays, too, when the
- * image can be written; norecovery says not to, and to look at the image as it is.
+ * What the replay comes to is found first (journal_scan.c), and looked at through a view of the
+ * image (journal_view.c): the superblock must be right, and every block lie in the file system that
+ * it describes. Only then is anything written, or, by a mount that is read-only, nothing: it stays
+ * on the view.
+ *
+ * The order of writing lets a crash come at any time: the blocks; flush; the journal marked empty;
+ * flush; the superblock without needs_recovery; flush. Until the journal is empty the replay is done
+ * once more, as a whole, with the same result. An error that the journal was aborted with is in the
+ * superblock before it leaves the journal. What the superblock itself knew of errors was written
+ * to it without the journal, so an older copy from the log does not overrule it.
+ *
+ * A log in a file system that does not need recovery is of no use to anybody, but e2fsck might
+ * replay it: a read-write mount empties it, as the kernel does.
  *
  * No locks: the mounting thread is alone.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <spawn.h>
-#include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include "ext4.h"
+#include "journal.h"
 #include "log.h"
 
-extern char **environ;
-
-/* Keeps the last line of what e2fsck says: it tells what was wrong. */
-static void last_line(int fd, char *line, size_t size)
+/* Writes the superblock with the whole of its block. */
+static int write_super(struct ext4_volume *vol, struct ext2_super_block *sb)
 {
-	size_t len = 0;
-	bool ended = false;
-	char c;
+	size_t blocksize = vol->vol.blocksize, offset = SUPERBLOCK_OFFSET % blocksize;
+	uint64_t pos = SUPERBLOCK_OFFSET - offset;
+	char *block;
+	int err;
 
-	while (read(fd, &c, 1) == 1) {
-		if (c == '\n') {
-			ended = true;
-			continue;
-		}
-		if (ended)
-			len = 0;
-		ended = false;
-		if (len + 1 < size)
-			line[len++] = c;
+	if (posix_memalign((void **)&block, PAGE_SIZE, blocksize))
+		return -ENOMEM;
+	err = image_transfer(vol->vol.image, pos, block, blocksize, false);
+	if (!err) {
+		if (ext2fs_has_feature_metadata_csum(sb))
+			sb->s_checksum = ext2fs_crc32c_le(
+				~0U, (unsigned char *)sb,
+				offsetof(struct ext2_super_block, s_checksum));
+		memcpy(block + offset, sb, SUPERBLOCK_SIZE);
+		err = image_transfer(vol->vol.image, pos, block, blocksize, true);
 	}
-	line[len] = '\0';
+	free(block);
+	return err;
 }
 
-static int spawn_e2fsck(const char *path, int out, pid_t *pid)
+/* Brings what was known of errors into a superblock that comes from the journal. */
+static void keep_errors(struct ext2_super_block *sb, const struct ext2_super_block *old,
+			const struct journal *journal)
 {
-	static const char *const places[] = { "/usr/sbin/e2fsck", "/sbin/e2fsck",
-					      "/usr/local/sbin/e2fsck" };
-	char *argv[] = { "e2fsck", "-p", "-E", "journal_only", (char *)path, NULL };
-	posix_spawn_file_actions_t actions;
-	int err = posix_spawn_file_actions_init(&actions);
+	size_t start = offsetof(struct ext2_super_block, s_error_count);
+	size_t end = offsetof(struct ext2_super_block, s_mount_opts);
 
+	sb->s_state |= old->s_state & EXT2_ERROR_FS;
+	if (journal->super.s_errno)
+		sb->s_state |= EXT2_ERROR_FS;
+	memcpy((char *)sb + start, (const char *)old + start, end - start);
+}
+
+/* Marks the journal empty; the next transaction will have the number @sequence. */
+static int empty_journal(struct journal *journal, uint32_t sequence)
+{
+	journal->super.s_start = 0;
+	journal->super.s_sequence = htobe32(sequence);
+	journal->super.s_errno = 0;
+	return journal_write_super(journal);
+}
+
+/* Makes the image what it is to be. Without a @view there was nothing to replay. */
+static int write_out(struct ext4_volume *vol, struct journal *journal, struct image *view,
+		     uint32_t sequence, struct ext2_super_block *sb)
+{
+	struct image *image = vol->vol.image;
+	int err = view ? journal_view_apply(view) : 0;
+
+	keep_errors(sb, vol->fs->super, journal);
+	if (!err)
+		err = write_super(vol, sb);
+	if (!err)
+		err = image_flush(image);
+	if (!err)
+		err = empty_journal(journal, sequence);
+	if (!err)
+		err = image_flush(image);
+	ext2fs_clear_feature_journal_needs_recovery(sb);
+	if (!err)
+		err = write_super(vol, sb);
+	if (!err)
+		err = image_flush(image);
 	if (err)
-		return -err;
-	posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-	posix_spawn_file_actions_adddup2(&actions, out, STDERR_FILENO);
-	err = posix_spawnp(pid, "e2fsck", &actions, NULL, argv, environ);
-	for (size_t i = 0; err == ENOENT && i < sizeof(places) / sizeof(places[0]); i++)
-		err = posix_spawn(pid, places[i], &actions, NULL, argv, environ);
-	posix_spawn_file_actions_destroy(&actions);
-	return -err;
+		log_error("%s: the journal could not be replayed: %s", image->name, strerror(-err));
+	return err;
 }
 
-static int run_e2fsck(struct image *image, const char *path)
+/* Reads the superblock as it will be, and checks what the journal wants to change. */
+static int look_ahead(struct ext4_volume *vol, const struct journal *journal,
+		      const struct replay *replay, struct image *view, struct ext2_super_block *sb)
 {
-	char line[200];
-	int fds[2], status, err;
-	pid_t pid;
-
-	if (pipe2(fds, O_CLOEXEC))
-		return -errno;
-	err = spawn_e2fsck(path, fds[1], &pid);
-	close(fds[1]);
-	if (err) {
-		close(fds[0]);
-		log_error("%s: the journal must be replayed, and e2fsck cannot be run: %s",
-			  image->name, strerror(-err));
-		return err;
-	}
-	last_line(fds[0], line, sizeof(line));
-	close(fds[0]);
-	while (waitpid(pid, &status, 0) < 0) {
-		if (errno != EINTR)
-			return -errno;
-	}
-	/* 0: nothing to correct, 1: corrected */
-	if (WIFEXITED(status) && WEXITSTATUS(status) <= 1)
-		return 0;
-	log_error("%s: the journal could not be replayed: %s", image->name, line);
-	return -EUCLEAN;
-}
-
-/* A block device is ours alone while it is open: e2fsck would be kept out. */
-static bool is_device(const char *path)
-{
-	struct stat st;
-
-	return !stat(path, &st) && S_ISBLK(st.st_mode);
-}
-
-/* Replays, and reads the superblock again. */
-static int replay(struct image *image, const struct options *options, struct ext2_super_block *sb)
-{
-	int err = run_e2fsck(image, options->image);
+	bool readonly = !vol->writable;
+	int err = probe_read_super(view, sb);
 
 	if (!err)
-		err = probe_read_super(image, sb);
+		err = probe_super(view, sb, &readonly);
 	if (err)
 		return err;
-	if (ext2fs_has_feature_journal_needs_recovery(sb)) {
-		log_error("%s: the journal is dirty and e2fsck did not replay it", image->name);
-		return -EUCLEAN;
-	}
-	log_info("%s: the journal has been replayed", image->name);
+	if (EXT2_BLOCK_SIZE(sb) != vol->vol.blocksize)
+		return journal_damaged(journal, "it changes the block size");
+	if (!replay_is_sane(replay, journal, ext2fs_blocks_count(sb)))
+		return journal_damaged(journal, "block number");
+	vol->vol.readonly = readonly;
+	vol->writable = !readonly;
 	return 0;
 }
 
-/**
- * recover_journal - replay a dirty journal, or find a way without
- * @image: the image
- * @options: mount options; options->image is the path
- * @sb: its superblock; read again after a replay
- * @readonly: the mount will be read-only; set when it has to be
- *
- * Return: 0, or a negative errno after one clear line.
- */
-int recover_journal(struct image *image, const struct options *options,
-		    struct ext2_super_block *sb, bool *readonly)
+/* Replays the log. Takes over replay->blocks. */
+static int use_replay(struct ext4_volume *vol, struct journal *journal,
+		      const struct replay *replay, struct ext2_super_block *sb)
 {
-	if (!ext2fs_has_feature_journal_needs_recovery(sb))
+	struct image *image = vol->vol.image, *view;
+	int err;
+
+	view = journal_view_create(image, replay, vol->vol.blocksize);
+	if (!view) {
+		free(replay->blocks);
+		return -ENOMEM;
+	}
+	err = look_ahead(vol, journal, replay, view, sb);
+	if (!err && !vol->writable) {
+		vol->vol.image = vol->view = view;
+		log_info("%s: the journal is dirty: replayed in memory, not on the image",
+			 image->name);
 		return 0;
-	if (options->norecovery) {
-		log_warn("%s: the journal is dirty and not replayed: mounted read-only, files may "
-			 "be out of date", image->name);
-		*readonly = true;
-		return 0;
 	}
-	if (options->offset) {
-		/*
-		 * e2fsck forgets an offset half way: it needs a file that begins with the file
-		 * system.
-		 */
-		log_error("%s: the journal is dirty; replay it first: foliofs -o raw,offset=%"
-			  PRIu64 " %s DIR; e2fsck -p -E journal_only DIR/%s; umount DIR", image->name,
-			  options->offset, options->image, basename(options->image));
-		return -EUCLEAN;
+	if (!err)
+		err = write_out(vol, journal, view, replay->sequence, sb);
+	if (!err)
+		log_info("%s: the journal has been replayed", image->name);
+	image_close(view);
+	return err;
+}
+
+static int recover(struct ext4_volume *vol, struct journal *journal, struct ext2_super_block *sb,
+		   bool *changed)
+{
+	bool dirty = ext2fs_has_feature_journal_needs_recovery(sb), log = journal->super.s_start;
+	struct replay replay = { .sequence = be32toh(journal->super.s_sequence) };
+	int err = 0;
+
+	if (log)
+		err = journal_map(journal, vol->fs);
+	if (!err && log)
+		err = journal_scan(journal, &replay);
+	if (err)
+		return err;
+	*changed = true;
+	if (dirty && log && !replay.fast_commits)
+		return use_replay(vol, journal, &replay, sb);
+	free(replay.blocks);
+	if (dirty && log)
+		return fast_commit_replay(vol, sb);
+	if (vol->writable && (dirty || log || journal->super.s_errno))
+		return write_out(vol, journal, NULL, replay.sequence, sb);
+	*changed = false;
+	return 0;
+}
+
+/* False when the journal is not to be looked at, with *err when that cannot be. */
+static bool journal_counts(struct ext4_volume *vol, struct ext2_super_block *sb, int *err)
+{
+	bool dirty = ext2fs_has_feature_journal_needs_recovery(sb);
+	const char *name = vol->vol.image->name;
+
+	if (!ext2fs_has_feature_journal(sb) || (!dirty && !vol->writable))
+		return false;
+	if (vol->vol.options->norecovery) {
+		log_warn("%s: the journal is dirty and not replayed: files may be out of date",
+			 name);
+		return false;
 	}
-	if (is_device(options->image)) {
-		log_error("%s: the journal is dirty; run: e2fsck -p -E journal_only %s", image->name,
-			  options->image);
-		return -EUCLEAN;
+	if (!sb->s_journal_inum) {
+		log_error("%s: the journal is dirty, and on another device, which foliofs does not "
+			  "use; run: e2fsck -p -E journal_only %s", name,
+			  vol->vol.options->image);
+		*err = -EOPNOTSUPP;
+		return false;
 	}
-	if (access(options->image, W_OK)) {
-		log_error("%s: the journal is dirty and the image cannot be written; run: e2fsck "
-			  "-p -E journal_only %s, or mount with norecovery", image->name,
-			  options->image);
-		return -EROFS;
-	}
-	return replay(image, options, sb);
+	return true;
+}
+
+/**
+ * recover_journal - replay a dirty journal
+ * @vol: volume; its fs has been opened, and nothing of it is used yet
+ * @sb: its superblock; as it is after the replay when *changed
+ * @changed: set when all that was read of the image may be old
+ *
+ * The mount may turn read-only, and vol->vol.image may be another one, that shows the image
+ * replayed.
+ *
+ * Return: 0, or a negative errno; -ENOMEM without a line.
+ */
+int recover_journal(struct ext4_volume *vol, struct ext2_super_block *sb, bool *changed)
+{
+	struct journal journal;
+	int err = 0;
+
+	if (!journal_counts(vol, sb, &err))
+		return err;
+	err = journal_open(&journal, vol->vol.image, vol->fs);
+	if (!err && journal.super.s_errno && !vol->writable)
+		log_warn("%s: the journal was aborted with an error (%s); e2fsck is recommended",
+			 vol->vol.image->name, strerror(-(int32_t)be32toh(journal.super.s_errno)));
+	if (!err)
+		err = recover(vol, &journal, sb, changed);
+	journal_close(&journal);
+	return err;
 }

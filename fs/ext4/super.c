@@ -2,9 +2,10 @@
 /*
  * Opening and closing an ext2, ext3 or ext4 volume.
  *
- * A mount looks before it touches (probe.c), replays the journal (recover.c), puts the image under
- * its mapping and libext2fs on that, checks the descriptors, and, read-write, clears the clean flag
- * on the image before anything else is changed, and finishes orphans. An unmount writes files, then
+ * A mount looks before it touches (probe.c), puts the image under its mapping and libext2fs on that,
+ * replays the journal (recover.c; then all that was read is read again), checks the descriptors,
+ * and, read-write, clears the clean flag on the image before anything else is changed, and finishes
+ * orphans. An unmount writes files, then
  * metadata, makes both durable, and only then sets the clean flag again (as it was found: an image
  * that was unclean stays so until e2fsck has looked at it).
  *
@@ -209,6 +210,7 @@ static void volume_free(struct ext4_volume *vol)
 		filemap_invalidate_unlock(&vol->device);
 		mapping_finish(&vol->device);
 	}
+	image_close(vol->view);
 	pthread_cond_destroy(&vol->commit_wake);
 	pthread_mutex_destroy(&vol->commit_lock);
 	pthread_cond_destroy(&vol->deletion);
@@ -218,17 +220,16 @@ static void volume_free(struct ext4_volume *vol)
 	free(vol);
 }
 
-/* Looks at the superblock, replays the journal, and decides whether to write. */
+/* Looks at the superblock and decides whether to write. */
 static int probe(struct ext4_volume *vol, struct ext2_super_block *sb)
 {
+	const struct options *options = vol->vol.options;
 	struct image *image = vol->vol.image;
-	bool readonly = vol->vol.options->ro || image->readonly;
+	bool readonly = options->ro || options->norecovery || image->readonly;
 	int err = probe_read_super(image, sb);
 
 	if (!err)
 		err = probe_super(image, sb, &readonly);
-	if (!err)
-		err = recover_journal(image, vol->vol.options, sb, &readonly);
 	if (err)
 		return err;
 	vol->vol.readonly = readonly;
@@ -240,14 +241,23 @@ static int probe(struct ext4_volume *vol, struct ext2_super_block *sb)
 
 static int open_device(struct ext4_volume *vol, struct ext2_super_block *sb)
 {
-	errcode_t err;
-	int ret;
+	int ret = mapping_init(&vol->device, vol->vol.cache, MAPPING_DEVICE,
+			       EXT2_BLOCK_SIZE_BITS(sb), &device_mapping_ops, vol);
 
-	ret = mapping_init(&vol->device, vol->vol.cache, MAPPING_DEVICE,
-			   EXT2_BLOCK_SIZE_BITS(sb), &device_mapping_ops, vol);
-	if (ret)
-		return ret;
-	vol->has_device = true;
+	vol->has_device = !ret;
+	return ret;
+}
+
+/* Opens libext2fs on the device mapping, again when the image has changed under it. */
+static int open_fs(struct ext4_volume *vol, struct ext2_super_block *sb)
+{
+	errcode_t err;
+
+	if (vol->fs) {
+		ext2fs_free(vol->fs);
+		vol->fs = NULL;
+		invalidate_blocks(&vol->device, 0, mapping_size(&vol->device));
+	}
 	mapping_set_size(&vol->device, ext2fs_blocks_count(sb) * vol->vol.blocksize);
 	err = device_open_fs(vol, EXT2_FLAG_64BITS | EXT2_FLAG_SKIP_MMP |
 					  (vol->writable ? EXT2_FLAG_RW : 0));
@@ -258,7 +268,20 @@ static int open_device(struct ext4_volume *vol, struct ext2_super_block *sb)
 	/* Runs of bits, in a tree: small, and quick to search. */
 	vol->fs->default_bitmap_type = EXT2FS_BMAP64_RBTREE;
 	inode_install_hooks(vol);
-	return probe_groups(vol);
+	return 0;
+}
+
+/* The file system, with nothing left in its journal */
+static int open_recovered(struct ext4_volume *vol, struct ext2_super_block *sb)
+{
+	bool changed = false;
+	int err = open_fs(vol, sb);
+
+	if (!err)
+		err = recover_journal(vol, sb, &changed);
+	if (!err && changed)
+		err = open_fs(vol, sb);
+	return err ? err : probe_groups(vol);
 }
 
 static int open_root(struct ext4_volume *vol)
@@ -343,6 +366,8 @@ static int open_parts(struct ext4_volume *vol)
 		err = icache_init(vol);
 	if (!err)
 		err = open_device(vol, &sb);
+	if (!err)
+		err = open_recovered(vol, &sb);
 	if (!err)
 		err = commit_init(vol);
 	if (!err)

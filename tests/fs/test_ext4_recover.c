@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Recovering at mount: what is refused, and what becomes of the superblocks.
+ */
+#define SUITE ext4_recover
+#include "test_journal.h"
+
+/*
+ * What is refused
+ */
+
+struct spoil {
+	const char *what;
+	int error;
+	void (*spoil)(struct maker *m);
+};
+
+static void no_magic(struct maker *m)
+{
+	m->super.s_header.h_magic = 0;
+}
+
+static void unknown_version(struct maker *m)
+{
+	m->super.s_header.h_blocktype = htobe32(6);
+}
+
+static void wrong_blocksize(struct maker *m)
+{
+	m->super.s_blocksize = htobe32(4096);
+}
+
+static void too_long(struct maker *m)
+{
+	m->super.s_maxlen = htobe32(1025);
+}
+
+static void too_short(struct maker *m)
+{
+	m->super.s_maxlen = htobe32(1000);
+}
+
+static void no_first(struct maker *m)
+{
+	m->super.s_first = 0;
+}
+
+static void first_outside(struct maker *m)
+{
+	m->super.s_first = htobe32(1024);
+}
+
+static void start_outside(struct maker *m)
+{
+	m->super.s_start = htobe32(1024);
+}
+
+static void start_on_superblock(struct maker *m)
+{
+	m->super.s_first = htobe32(2);
+	m->super.s_start = htobe32(1);
+}
+
+static void unknown_incompat(struct maker *m)
+{
+	m->super.s_feature_incompat |= htobe32(0x80);
+}
+
+static void unknown_ro_compat(struct maker *m)
+{
+	m->super.s_feature_ro_compat = htobe32(1);
+}
+
+static void two_checksums(struct maker *m)
+{
+	m->super.s_feature_incompat |= htobe32(V2 | V3);
+}
+
+static void unknown_checksum(struct maker *m)
+{
+	m->super.s_checksum_type = 9;
+}
+
+static void block_outside(struct maker *m)
+{
+	maker_fill(m, 8192, 1);
+	maker_commit(m);
+}
+
+static void block_far_outside(struct maker *m)
+{
+	maker_fill(m, 1ULL << 62 | FREE, 1);
+	maker_commit(m);
+}
+
+static void block_of_the_journal(struct maker *m)
+{
+	maker_fill(m, m->map[900], 1);
+	maker_commit(m);
+}
+
+static void no_superblock(struct maker *m)
+{
+	maker_fill(m, 1, 1);
+	maker_commit(m);
+}
+
+/* Descriptors that lead round the ring to the first of them */
+static void circle(struct maker *m)
+{
+	uint32_t ring = 1023;
+
+	m->incompat = 0;
+	m->super.s_feature_incompat = 0;
+	while (ring) {
+		unsigned int nr = ring - 1 < 100 ? ring - 1 : 100;
+
+		for (unsigned int i = 0; i < nr; i++)
+			maker_fill(m, FREE + i, 1);
+		maker_tear(m);
+		ring -= nr + 1;
+	}
+}
+
+static const struct spoil refused_cases[] = {
+	{ "no magic", -EUCLEAN, no_magic },
+	{ "unknown version", -EUCLEAN, unknown_version },
+	{ "wrong block size", -EUCLEAN, wrong_blocksize },
+	{ "too long", -EUCLEAN, too_long },
+	{ "too short", -EUCLEAN, too_short },
+	{ "no first block", -EUCLEAN, no_first },
+	{ "first block outside", -EUCLEAN, first_outside },
+	{ "start outside", -EUCLEAN, start_outside },
+	{ "start before the ring", -EUCLEAN, start_on_superblock },
+	{ "unknown incompat feature", -EOPNOTSUPP, unknown_incompat },
+	{ "unknown ro_compat feature", -EOPNOTSUPP, unknown_ro_compat },
+	{ "two kinds of checksum", -EUCLEAN, two_checksums },
+	{ "unknown checksum", -EUCLEAN, unknown_checksum },
+	{ "block outside", -EUCLEAN, block_outside },
+	{ "block far outside", -EUCLEAN, block_far_outside },
+	{ "block of the journal", -EUCLEAN, block_of_the_journal },
+	{ "no superblock then", -EINVAL, no_superblock },
+	{ "log without end", -EUCLEAN, circle },
+};
+
+CASES(refused, refused_cases)
+{
+	const struct spoil *spoil = &refused_cases[*nr];
+	struct fixture f;
+	struct maker m;
+
+	open_maker(&m, &f, V3 | WIDE, 0);
+	spoil->spoil(&m);
+	maker_close(&m);
+	for (int ro = 0; ro < 2; ro++) {
+		f.options.ro = ro;
+		cr_expect_eq(fixture_open(&f), spoil->error, "%s", spoil->what);
+	}
+	cr_expect_eq(f.writes, 0);
+	finish(&m, &f);
+}
+
+static void no_journal_inode(struct ext2_inode *inode)
+{
+	memset(inode, 0, sizeof(*inode));
+}
+
+static void short_file(struct ext2_inode *inode)
+{
+	inode->i_size = 100 * 1024;
+}
+
+static void tree_outside(struct ext2_inode *inode)
+{
+	inode->i_block[5] = 1 << 20;
+}
+
+static void hole(struct ext2_inode *inode)
+{
+	inode->i_block[3] = 7;
+}
+
+static void no_tree(struct ext2_inode *inode)
+{
+	inode->i_block[0] = 0;
+}
+
+static void blocks_nowhere(struct ext2_inode *inode)
+{
+	inode->i_flags = 0;
+	memset(inode->i_block, 0xff, sizeof(inode->i_block));
+}
+
+Test(ext4_recover, journal_file_is_checked)
+{
+	void (*const spoils[])(struct ext2_inode *) = { no_journal_inode, short_file, tree_outside,
+							hole, no_tree, blocks_nowhere };
+	struct ext2_inode inode, spoilt;
+	struct fixture f;
+	struct maker m;
+	ext2_filsys fs;
+
+	open_maker(&m, &f, 0, 0);
+	maker_fill(&m, FREE, 1);
+	maker_commit(&m);
+	maker_close(&m);
+	cr_assert_eq(ext2fs_open(f.path, EXT2_FLAG_RW | EXT2_FLAG_64BITS, 0, 0, unix_io_manager,
+				 &fs), 0);
+	cr_assert_eq(ext2fs_read_inode(fs, EXT2_JOURNAL_INO, &inode), 0);
+	for (size_t i = 0; i < sizeof(spoils) / sizeof(spoils[0]); i++) {
+		spoilt = inode;
+		spoils[i](&spoilt);
+		cr_assert_eq(ext2fs_write_inode(fs, EXT2_JOURNAL_INO, &spoilt), 0);
+		io_channel_flush(fs->io);
+		cr_expect_eq(fixture_open(&f), -EUCLEAN, "%zu", i);
+	}
+	cr_expect_eq(f.writes, 0);
+	ext2fs_free(fs);
+	finish(&m, &f);
+}
+
+/*
+ * Beside the log
+ */
+
+static void read_super(struct fixture *f, struct ext2_super_block *sb)
+{
+	cr_assert_eq(pread(f->fd, sb, sizeof(*sb), SUPERBLOCK_OFFSET), (ssize_t)sizeof(*sb));
+}
+
+/* Also when there is nothing to replay, and when the file system is clean. */
+Test(ext4_recover, error_of_the_journal_becomes_one_of_the_file_system)
+{
+	for (int start = 0; start < 2; start++) {
+		struct ext2_super_block sb;
+		struct jbd2_super super;
+		struct fixture f;
+		struct maker m;
+
+		open_maker(&m, &f, V3, 0);
+		maker_fill(&m, FREE, 1);
+		maker_commit(&m);
+		m.super.s_errno = htobe32(-EIO);
+		if (!start)
+			m.super.s_start = 0;
+		maker_close(&m);
+		cr_assert_eq(fixture_open(&f), 0);
+		cr_expect_eq(fixture_close(&f), 0);
+		read_super(&f, &sb);
+		cr_expect(sb.s_state & EXT2_ERROR_FS);
+		cr_assert_eq(pread(f.fd, &super, sizeof(super), m.map[0] * 1024),
+			     (ssize_t)sizeof(super));
+		cr_expect_eq(super.s_errno, 0);
+		finish(&m, &f);
+	}
+}
+
+/* An older superblock in the log does not make the file system forget what was met since. */
+Test(ext4_recover, errors_in_the_superblock_outlive_the_replay)
+{
+	struct ext2_super_block sb;
+	struct fixture f;
+	struct maker m;
+	char block[1024];
+
+	open_maker(&m, &f, 0, 0);
+	cr_assert_eq(pread(f.fd, block, sizeof(block), SUPERBLOCK_OFFSET), 1024);
+	maker_block(&m, 1, block);
+	maker_commit(&m);
+	read_super(&f, &sb);
+	sb.s_state |= EXT2_ERROR_FS;
+	sb.s_error_count = 3;
+	sb.s_last_error_ino = 77;
+	cr_assert_eq(pwrite(f.fd, &sb, sizeof(sb), SUPERBLOCK_OFFSET), 1024);
+	maker_close(&m);
+	cr_assert_eq(fixture_open(&f), 0);
+	cr_expect_eq(fixture_close(&f), 0);
+	read_super(&f, &sb);
+	cr_expect(sb.s_state & EXT2_ERROR_FS);
+	cr_expect_eq(sb.s_error_count, 3);
+	cr_expect_eq(sb.s_last_error_ino, 77);
+	finish(&m, &f);
+}
+
+/* A file system grew before the crash: its new blocks are inside, though the old superblock says no */
+Test(ext4_recover, superblock_of_the_replay_says_how_large_it_is)
+{
+	struct ext2_super_block *sb;
+	struct fixture f;
+	struct maker m;
+	char block[1024];
+
+	fixture_format(&f, 8 * MIB, "-b 1024 -J size=1 -O ^metadata_csum,^resize_inode");
+	cr_assert_eq(ftruncate(f.fd, 9 * MIB), 0);
+	maker_open(&m, &f, 0, 0, START, FIRST);
+	cr_assert_eq(pread(f.fd, block, sizeof(block), SUPERBLOCK_OFFSET), 1024);
+	sb = (void *)block;
+	sb->s_blocks_count = 8193;
+	maker_block(&m, 1, block);
+	maker_fill(&m, 8192, 1);
+	maker_commit(&m);
+	maker_close(&m);
+	cr_assert_eq(fixture_open(&f), 0);
+	cr_expect_eq(mapping_size(&fixture_vol(&f)->device), 8193 * 1024);
+	cr_expect(holds(&m, 8192, 1));
+	cr_expect_eq(fixture_close(&f), 0);
+	finish(&m, &f);
+}
+
+/* A log that nobody needs is not replayed, and is gone after a read-write mount. */
+Test(ext4_recover, log_in_a_clean_file_system_is_emptied)
+{
+	struct ext2_super_block sb;
+	struct jbd2_super super;
+	struct fixture f;
+	struct maker m;
+
+	open_maker(&m, &f, 0, 0);
+	maker_fill(&m, FREE, 1);
+	maker_commit(&m);
+	read_super(&f, &sb);
+	maker_close(&m);
+	cr_assert_eq(pwrite(f.fd, &sb, sizeof(sb), SUPERBLOCK_OFFSET), 1024);
+	f.options.ro = true;
+	cr_assert_eq(fixture_open(&f), 0);
+	cr_expect_eq(fixture_close(&f), 0);
+	cr_expect_eq(f.writes, 0);
+	f.options.ro = false;
+	cr_assert_eq(fixture_open(&f), 0);
+	cr_assert_eq(pread(f.fd, &super, sizeof(super), m.map[0] * 1024), (ssize_t)sizeof(super));
+	cr_expect_eq(super.s_start, 0);
+	cr_expect_eq(be32toh(super.s_sequence), FIRST + 2);
+	cr_expect_not(holds(&m, FREE, 1));
+	maker_free(&m);
+	fixture_finish(&f);
+}
+
+static void make_external(struct fixture *f, bool dirty)
+{
+	struct ext2_super_block sb;
+
+	fixture_format(f, 8 * MIB, "-b 1024 -O ^metadata_csum");
+	read_super(f, &sb);
+	sb.s_journal_inum = 0;
+	sb.s_journal_dev = 0x700;
+	if (dirty)
+		ext2fs_set_feature_journal_needs_recovery(&sb);
+	cr_assert_eq(pwrite(f->fd, &sb, sizeof(sb), SUPERBLOCK_OFFSET), 1024);
+}
+
+Test(ext4_recover, journal_on_another_device_is_left_alone)
+{
+	struct fixture f;
+
+	make_external(&f, true);
+	cr_expect_eq(fixture_open(&f), -EOPNOTSUPP);
+	f.options.norecovery = true;
+	cr_assert_eq(fixture_open(&f), 0);
+	cr_expect_eq(fixture_close(&f), 0);
+	fixture_drop(&f);
+	make_external(&f, false);
+	cr_assert_eq(fixture_open(&f), 0);
+	cr_expect(f.volume->readonly);
+	cr_expect_eq(fixture_close(&f), 0);
+	cr_expect_eq(f.writes, 0);
+	fixture_drop(&f);
+}
+
+/* Files are read through the view as well: with data=journal their blocks are in the log. */
+Test(ext4_recover, file_data_is_read_from_the_log)
+{
+	char data[3000], found[3000];
+	struct map_extent extent;
+	struct vnode *node;
+	struct fixture f;
+	struct maker m;
+
+	fixture_format(&f, 8 * MIB, "-b 1024 -J size=1");
+	cr_assert_eq(fixture_open(&f), 0);
+	memset(data, 1, sizeof(data));
+	fixture_write(&f, "file", data, sizeof(data));
+	cr_assert_eq(f.volume->ops->sync(f.volume), 0);
+	node = fixture_find(&f, "file");
+	cr_assert_eq(map_find(EXT4_I(node), 1, &extent), 0);
+	fixture_put(&f, node);
+	cr_assert_eq(fixture_close(&f), 0);
+	maker_open(&m, &f, V3, 0, START, FIRST);
+	maker_fill(&m, extent.pblk, 7);
+	maker_commit(&m);
+	maker_close(&m);
+	maker_bytes(data + 1024, 1024, extent.pblk, 7);
+	f.options.ro = true;
+	f.writes = 0;
+	cr_assert_eq(fixture_open(&f), 0);
+	node = fixture_find(&f, "file");
+	cr_assert_eq(filemap_read(&node->mapping, 0, found, sizeof(found)), (ssize_t)sizeof(found));
+	cr_expect_arr_eq(found, data, sizeof(data));
+	fixture_put(&f, node);
+	cr_expect_eq(fixture_close(&f), 0);
+	cr_expect_eq(f.writes, 0);
+	finish(&m, &f);
+}
+
+/* Whatever write of the recovery is the last one that reaches the image: doing it again is right. */
+Test(ext4_recover, recovery_may_end_at_any_write)
+{
+	struct oracle oracle;
+	struct fixture f;
+	struct maker m;
+	bool done = false;
+
+	open_maker(&m, &f, V3, 0);
+	for (unsigned int i = 0; i < 40; i++)
+		maker_fill(&m, FREE + 3 * i, 1);
+	maker_commit(&m);
+	maker_close(&m);
+	oracle_ask(&oracle, &f);
+	for (long nr = 1; !done; nr += 3) {
+		f.writes = f.failures = 0;
+		f.fail_writes_from = nr;
+		done = !fixture_open(&f);
+		f.fail_writes_from = 0;
+		if (done)
+			fixture_close(&f);
+	}
+	cr_expect_eq(f.failures, 0, "it ended without a failing write");
+	cr_expect_eq(oracle_compare(&oracle, &f), 0);
+	oracle_drop(&oracle);
+	finish(&m, &f);
+}
