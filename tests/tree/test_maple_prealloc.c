@@ -248,6 +248,23 @@ MODES(prealloc, again_for_a_smaller_store_loses_nothing)
 	pair_end(&pair);
 }
 
+/* Whatever was preallocated for: a store that is not mas_store_prealloc() gets what it needs. */
+MODES(prealloc, for_another_store_is_no_harm)
+{
+	MA_STATE(mas, mt, 12, 13);
+
+	pair_begin(&pair, *mode);
+	pair_fill(&pair, 0, 600, 5, 0);
+	mas_lock(&mas);
+	cr_assert_eq(mas_preallocate(&mas, value(1), GFP_KERNEL), 0);
+	mas_set_range(&mas, 12, 2000);
+	cr_assert_eq(mas_store_gfp(&mas, value(1), GFP_KERNEL), 0);
+	cr_assert_null(mas.alloc);
+	mas_unlock(&mas);
+	list_store(&pair.list, 12, 2000, value(1));
+	pair_end(&pair);
+}
+
 MODES(prealloc, gives_back_what_the_store_did_not_take)
 {
 	unsigned int at_minimum;

@@ -587,6 +587,30 @@ Test(mas, goes_on_from_a_node_that_is_dead)
 	stands_while(change_nearly_all, 500, 10, 9);
 }
 
+/* The trap: an append changes the leaf in place, also while a reader is in it. */
+Test(mas, goes_on_after_an_append)
+{
+	MA_STATE(first, mt, 25, 25);
+	MA_STATE(last, mt, 500, 500);
+
+	store(0, M, value(0));
+	store(50, M, value(1));
+	rcu_read_lock();
+	cr_assert_eq(mas_walk(&first), value(0));
+	cr_assert_eq(mas_walk(&last), value(1));
+	cr_assert_eq(last.last, M);
+	for (unsigned long i = 2; i < 12; i++)
+		store(i * 50, M, value(i));
+	/* Its range went to the end, so there is nothing behind; turned around, it looks anew. */
+	cr_assert_null(mas_next(&last, M));
+	cr_assert_eq(mas_prev(&last, 0), value(1));
+	cr_assert_eq(last.last, 99);
+	for (unsigned long i = 1; i < 12; i++)
+		cr_assert_eq(mas_next(&first, M), value(i));
+	cr_assert_null(mas_next(&first, M));
+	rcu_read_unlock();
+}
+
 Test(mas, a_pause_survives_any_change)
 {
 	MA_STATE(mas, mt, 500, 500);
