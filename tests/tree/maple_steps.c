@@ -27,7 +27,10 @@ static const unsigned long windows[] = { 0, 1UL << 33, ULONG_MAX - WINDOW + 1 };
 
 static _Noreturn void failed(const struct maple_run *run, const char *condition, int line)
 {
-	fprintf(stderr, "maple_steps.c:%d: step %lu: not %s\n", line, run->step, condition);
+	fprintf(stderr, "maple_steps.c:%d: step %lu", line, run->step);
+	if (!run->bytes)
+		fprintf(stderr, " of FOLIOFS_SEED=%lu", (unsigned long)run->seed);
+	fprintf(stderr, ": not %s\n", condition);
 	abort();
 }
 
@@ -339,6 +342,31 @@ static void op_wander(struct maple_run *run)
 	rcu_read_unlock();
 }
 
+/* Each range in turn, after the first entry. */
+static void op_find_ranges(struct maple_run *run)
+{
+	unsigned long from = pick_index(run), limit = pick_index(run);
+	bool up = from < limit, moves;
+	struct range now = list_around(&run->list, from);
+	MA_STATE(mas, &run->mt, from, from);
+	void *entry;
+
+	moves = !now.entry;
+	rcu_read_lock();
+	for (unsigned int steps = 0; steps < 48; steps++) {
+		entry = up ? mas_find_range(&mas, limit) : mas_find_range_rev(&mas, limit);
+		if (moves && (up ? now.last >= limit : now.first <= limit)) {
+			must(!entry);
+			break;
+		}
+		if (moves)
+			now = list_around(&run->list, up ? now.last + 1 : now.first - 1);
+		must(entry == now.entry && at_range(&mas, now));
+		moves = true;
+	}
+	rcu_read_unlock();
+}
+
 static void op_gap(struct maple_run *run)
 {
 	unsigned long min = pick_index(run), max = pick_index(run);
@@ -434,7 +462,8 @@ static void op_alloc(struct maple_run *run)
 
 static void op_alloc_cyclic(struct maple_run *run)
 {
-	unsigned long min = pick_index(run), max = pick_index(run), next = pick_index(run);
+	unsigned long min = pick_index(run), max = pick_index(run);
+	unsigned long next = pick(run, 8) ? pick_index(run) : ULONG_MAX;
 	unsigned long from = next > min ? next : min, got = 0, start;
 	unsigned long asked = next;
 	void *entry = pick_entry(run);
@@ -714,13 +743,18 @@ static void op_toggle_rcu(struct maple_run *run)
 		mt_set_in_rcu(&run->mt);
 }
 
+/* And perhaps makes a tree of one entry, without a node. */
 static void op_destroy(struct maple_run *run)
 {
-	if (pick(run, 500))
+	void *entry = pick(run, 2) ? pick_entry(run) : NULL;
+
+	if (pick(run, 200))
 		return;
 	mtree_destroy(&run->mt);
 	must(mtree_empty(&run->mt));
 	run->list.n = 0;
+	must(!mtree_store(&run->mt, 0, entry, GFP_NOWAIT));
+	list_store(&run->list, 0, 0, entry);
 }
 
 static void (*const ops[])(struct maple_run *run) = {
@@ -732,6 +766,7 @@ static void (*const ops[])(struct maple_run *run) = {
 	op_iterate,
 	op_iterate_down,
 	op_wander,
+	op_find_ranges,
 	op_gap,
 	op_gap,
 	op_dup,
@@ -774,6 +809,7 @@ void maple_run_begin(struct maple_run *run)
 {
 	rcu_register_thread();
 	mt_init_flags(&run->mt, run->flags);
+	run->random = run->seed;
 	run->shrinking = true;
 }
 

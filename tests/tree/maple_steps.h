@@ -15,8 +15,9 @@
 
 /**
  * struct maple_run - one tree's life; zeroed but for what the caller chooses
- * @bytes: what to choose by; NULL: @random
+ * @bytes: what to choose by; NULL: the generator
  * @end: behind the bytes
+ * @seed: of the generator
  * @random: state of the generator
  * @flags: of the tree, MT_FLAGS_*
  * @toggles: go into RCU mode, and out of it, now and then
@@ -32,7 +33,7 @@
  */
 struct maple_run {
 	const uint8_t *bytes, *end;
-	uint64_t random;
+	uint64_t seed, random;
 	unsigned int flags;
 	bool toggles;
 	bool fails;

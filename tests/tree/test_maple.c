@@ -84,6 +84,8 @@ Test(tree, an_entry_that_looks_like_a_node_gets_a_leaf_at_index_zero)
 	list_store(&pair.list, 0, 0, entry);
 	cr_assert_eq(mt_height(mt), 1);
 	cr_assert_eq(mtree_load(mt, 0), entry);
+	store(0, 0, value(1));
+	cr_assert_eq(mt_height(mt), 0);
 }
 
 Test(tree, a_range_reads_the_same_from_end_to_end)
@@ -460,6 +462,22 @@ Test(copy, outlives_what_it_is_of)
 	mtree_destroy(mt);
 	pair_compare(&pair, &copy);
 	cr_assert_eq(mtree_dup(&copy, mt, GFP_KERNEL), 0);
+	mtree_destroy(&copy);
+}
+
+Test(copy, under_locks_of_the_users)
+{
+	struct maple_tree copy;
+
+	pair_fill(&pair, 0, 100, 2, 1);
+	mt_init_flags(&copy, MT_FLAGS_ALLOC_RANGE);
+	mtree_lock(mt);
+	mtree_lock(&copy);
+	cr_assert_eq(__mt_dup(mt, &copy, GFP_KERNEL), 0);
+	cr_assert_eq(__mt_dup(mt, &copy, GFP_KERNEL), -EINVAL);
+	mtree_unlock(&copy);
+	mtree_unlock(mt);
+	pair_compare(&pair, &copy);
 	mtree_destroy(&copy);
 }
 

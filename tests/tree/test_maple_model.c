@@ -17,7 +17,7 @@ static void run_model(struct maple_run choices)
 	unsigned long steps = test_setting("FOLIOFS_STEPS", 40000);
 
 	run = choices;
-	run.random = test_seed();
+	run.seed = test_seed();
 	maple_run_begin(&run);
 	while (run.step < steps)
 		maple_run_step(&run);
