@@ -30,10 +30,11 @@ enum lru_list { LRU_INACTIVE, LRU_ACTIVE, LRU_LISTS };
 struct lru {
 	struct list_head list[LRU_LISTS]; /* newest first */
 	unsigned long nr[LRU_LISTS];	  /* pages; may be read without the lock */
-	unsigned long refaults_seen;	  /* refault_activations at the last reclaim */
 
-	unsigned long clock;		  /* workingset.c; atomic, as is the next */
-	unsigned long refault_activations;
+	/* workingset.c; all atomic */
+	unsigned long clock;
+	long lean;			  /* pages more (less) that the inactive list is to have */
+	unsigned long evicted[2];	  /* pages of late; [1]: that had been active */
 };
 
 /* Nodes of trees that hold nothing but shadows: workingset.c. */
@@ -245,6 +246,7 @@ void workingset_init(struct cache *cache);
 void workingset_finish(struct cache *cache);
 /* xas_set_update() with it on every cursor that stores to a mapping's array. */
 void workingset_update_node(struct xa_node *node);
+long workingset_lean(struct lru *lru, long least, long most);
 void *workingset_eviction(struct mapping *mapping, struct folio *folio);
 void workingset_activation(struct folio *folio);
 void workingset_refault(struct folio *folio, void *shadow);

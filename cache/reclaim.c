@@ -3,13 +3,17 @@
  * The LRU lists, and how frames are got back.
  *
  * Each level has two lists. A folio starts on the inactive one; a second access moves it to the
- * active one. The oldest active ones go back, as many as the lengths of the two lists tell, when
- * the inactive list has become low, and also when a folio that was evicted too early has been taken
- * in as active since the last time (workingset.c): then the active list holds what is not used
- * enough. Reclaim looks at the oldest inactive folios: one that nobody uses and that is clean
- * leaves its mapping, and a shadow in its place. One that is locked, dirty or being written goes to
- * the young end, and in the latter cases the flusher is woken. There is no thread for this: who
- * wants a frame reclaims a batch. All is counted in pages: a large folio is evicted as a whole.
+ * active one, and so does its return soon after an eviction (workingset.c). When the inactive list
+ * has become low, the oldest active folios are looked at: one that was used since it became active,
+ * or since the last look, stays for another round. The others have had their chance; they go to
+ * the old end of the inactive list. How long the inactive list is to be follows from the size of
+ * the cache, inactive x sqrt(10 x GiB) = active, both the same below 1 GiB, and from what evicted
+ * folios that come back say of it.
+ *
+ * Reclaim looks at the oldest inactive folios: one that nobody uses and that is clean leaves its
+ * mapping, and a shadow in its place. One that is locked, dirty or being written goes to the young
+ * end, and in the latter cases the flusher is woken. There is no thread for this: who wants a frame
+ * reclaims a batch.
  *
  * An eviction holds the folio lock (by trylock) and the XArray lock, and freezes the reference
  * count at 2, the mapping's and its own: from there on no reader can get the folio, and it is taken
@@ -43,7 +47,8 @@
  */
 #include "internal.h"
 
-#define DEACTIVATE_MAX (4 * RECLAIM_BATCH)
+#define SCAN_ACTIVE_MAX (4 * RECLAIM_BATCH) /* pages */
+#define INACTIVE_LEAST 32 /* a part of the level's pages */
 
 static inline enum lru_list folio_list(const struct folio *folio)
 {
@@ -89,43 +94,45 @@ static void lru_unlink(struct folio *folio)
 	folio_clear_flags(folio, FOLIO_LRU);
 }
 
-/* Below 1 GiB half of the folios should be inactive; the part shrinks as the cache grows. */
-static bool inactive_is_low(const struct lru *lru)
+static bool inactive_is_low(struct lru *lru)
 {
-	unsigned long gib = (lru->nr[LRU_INACTIVE] + lru->nr[LRU_ACTIVE]) >> (30 - PAGE_SHIFT);
-	unsigned long ratio = 1;
+	unsigned long total = lru->nr[LRU_INACTIVE] + lru->nr[LRU_ACTIVE];
+	unsigned long gib = total >> (30 - PAGE_SHIFT), ratio = 1;
+	long share;
 
 	while (gib && (ratio + 1) * (ratio + 1) <= 10 * gib)
 		ratio++;
-	return lru->nr[LRU_INACTIVE] * ratio < lru->nr[LRU_ACTIVE];
+	share = total / (ratio + 1);
+	share += workingset_lean(lru, (long)(total / INACTIVE_LEAST) - share,
+				 (long)(total - total / INACTIVE_LEAST) - share);
+	return (long)lru->nr[LRU_INACTIVE] < share;
 }
 
-/* Has the active list kept what should have gone? Folios were evicted, and wanted again soon. */
-static bool refaults_activated(struct lru *lru)
-{
-	unsigned long now = __atomic_load_n(&lru->refault_activations, __ATOMIC_RELAXED);
-	bool any = now != lru->refaults_seen;
-
-	lru->refaults_seen = now;
-	return any;
-}
-
-/* The oldest active folios go back, while as many of the inactive ones are looked at. */
-static void deactivate_some(struct lru *lru)
+/* Looks at the oldest active folios. Return: how many pages it has looked at. */
+static unsigned long deactivate_some(struct lru *lru)
 {
 	unsigned long nr = RECLAIM_BATCH * lru->nr[LRU_ACTIVE] / (lru->nr[LRU_INACTIVE] + 1) + 1;
-	unsigned long n;
+	unsigned long scanned = 0, done = 0;
 
-	if (nr > DEACTIVATE_MAX)
-		nr = DEACTIVATE_MAX;
-	for (n = 0; n < nr && !list_empty(&lru->list[LRU_ACTIVE]); n++) {
+	if (nr > SCAN_ACTIVE_MAX)
+		nr = SCAN_ACTIVE_MAX;
+	while (done < nr && scanned < SCAN_ACTIVE_MAX && !list_empty(&lru->list[LRU_ACTIVE])) {
 		struct folio *folio = list_last_entry(&lru->list[LRU_ACTIVE], struct folio, lru);
 
+		scanned += 1UL << folio->order;
+		if (folio_flags(folio) & FOLIO_REFERENCED) {
+			folio_clear_flags(folio, FOLIO_REFERENCED);
+			list_move(&folio->lru, &lru->list[LRU_ACTIVE]);
+			continue;
+		}
+		done += 1UL << folio->order;
 		lru_unlink(folio);
 		folio_clear_flags(folio, FOLIO_ACTIVE);
 		folio_set_flags(folio, FOLIO_WORKINGSET);
 		lru_link(folio);
+		list_move_tail(&folio->lru, &lru->list[LRU_INACTIVE]);
 	}
+	return scanned;
 }
 
 /* Takes the oldest inactive folios off the list, with a reference each. @scanned: pages */
@@ -300,21 +307,20 @@ static void put_back(struct cache *cache, struct folio **folios, unsigned int nr
 		folio_put(folios[i]);
 }
 
-/* Frees RECLAIM_BATCH pages of a level, or as many as one look at each of them yields. */
+/* Frees RECLAIM_BATCH pages of a level, or what one look at each folio (two, if active) yields. */
 static unsigned long shrink(struct cache *cache, enum mapping_level level)
 {
 	struct lru *lru = &cache->lru[level];
 	struct folio *folios[RECLAIM_BATCH];
 	unsigned long limit, scanned = 0, freed = 0;
 	unsigned int i, nr, kept;
-	bool dirty = false, refaults = false;
+	bool dirty = false;
 
 	do {
 		pthread_mutex_lock(&cache->lru_lock);
-		limit = lru->nr[LRU_INACTIVE] + lru->nr[LRU_ACTIVE];
-		refaults |= refaults_activated(lru);
-		if (refaults || inactive_is_low(lru))
-			deactivate_some(lru);
+		limit = lru->nr[LRU_INACTIVE] + 2 * lru->nr[LRU_ACTIVE];
+		if (inactive_is_low(lru))
+			scanned += deactivate_some(lru);
 		nr = isolate(lru, folios, &scanned);
 		pthread_mutex_unlock(&cache->lru_lock);
 		for (i = kept = 0; i < nr; i++) {
@@ -326,7 +332,7 @@ static unsigned long shrink(struct cache *cache, enum mapping_level level)
 				folios[kept++] = folios[i];
 		}
 		put_back(cache, folios, kept);
-	} while (nr && freed < RECLAIM_BATCH && scanned < limit);
+	} while (freed < RECLAIM_BATCH && scanned < limit);
 	if (dirty)
 		flusher_press(&cache->flushers[level]);
 	workingset_shrink(cache);

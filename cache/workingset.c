@@ -12,7 +12,12 @@
  * inactive list. Folios created for a write are not compared: nobody has waited for them.
  *
  * WORKINGSET says that a folio has been active. It goes into the shadow and comes back with the
- * refault, so that statistics can tell thrashing from new data.
+ * refault, and says which of the lists was too short for the folio. A refault within the length of
+ * both lists would have been a hit if the other list had been shorter: so each moves the border
+ * between them by its pages, towards the active list if the folio had been active, else the other
+ * way. Evictions of the two kinds are not equally many, nor are their refaults: a refault of the
+ * rarer kind moves the border as many times further. Where the border starts, and how it is used:
+ * reclaim.c.
  *
  *	shadow (a value entry, 63 bits)		clock << 1 | WORKINGSET
  *
@@ -38,6 +43,8 @@
 /* A value entry has one bit less than a word. */
 #define CLOCK_MASK (ULONG_MAX >> (SHADOW_CLOCK_SHIFT + 1))
 #define LOCK_TRIES 32
+#define EVICTED_MEMORY 16384 /* pages */
+#define WEIGHT_MAX 1024
 
 static struct mapping *node_mapping(const struct xa_node *node)
 {
@@ -107,6 +114,47 @@ void workingset_activation(struct folio *folio)
 	age(&folio->cache->lru[folio->level], 1UL << folio->order);
 }
 
+/* How often were what the shadows of a kind stand for evicted of late? The past counts ever less. */
+static void count_evicted(struct lru *lru, bool workingset, unsigned long pages)
+{
+	unsigned long nr = __atomic_add_fetch(&lru->evicted[workingset], pages, __ATOMIC_RELAXED);
+	int kind;
+
+	if (nr <= EVICTED_MEMORY)
+		return;
+	for (kind = 0; kind < 2; kind++) {
+		nr = __atomic_load_n(&lru->evicted[kind], __ATOMIC_RELAXED);
+		__atomic_store_n(&lru->evicted[kind], nr / 2, __ATOMIC_RELAXED);
+	}
+}
+
+/* A refault that one of the lists is to blame for. */
+static void move_border(struct lru *lru, bool workingset, long pages)
+{
+	unsigned long own = __atomic_load_n(&lru->evicted[workingset], __ATOMIC_RELAXED);
+	unsigned long other = __atomic_load_n(&lru->evicted[!workingset], __ATOMIC_RELAXED);
+	unsigned long weight = other / (own + 1);
+
+	weight = weight < 1 ? 1 : weight > WEIGHT_MAX ? WEIGHT_MAX : weight;
+	pages *= weight;
+	__atomic_fetch_add(&lru->lean, workingset ? -pages : pages, __ATOMIC_RELAXED);
+}
+
+/**
+ * workingset_lean() - How many pages more than by its share is the inactive list to have?
+ * @least: a bound, which is where it goes on from if it is passed; negative
+ * @most: the other one
+ */
+long workingset_lean(struct lru *lru, long least, long most)
+{
+	long lean = __atomic_load_n(&lru->lean, __ATOMIC_RELAXED);
+	long bounded = lean < least ? least : lean > most ? most : lean;
+
+	if (bounded != lean)
+		__atomic_store_n(&lru->lean, bounded, __ATOMIC_RELAXED);
+	return bounded;
+}
+
 /**
  * workingset_eviction() - What is to be left in the slot of a folio that is evicted.
  *
@@ -120,6 +168,7 @@ void *workingset_eviction(struct mapping *mapping, struct folio *folio)
 	bool workingset = folio_flags(folio) & FOLIO_WORKINGSET;
 
 	age(lru, 1UL << folio->order);
+	count_evicted(lru, workingset, 1UL << folio->order);
 	if (__atomic_load_n(&mapping->exiting, __ATOMIC_RELAXED))
 		return NULL;
 	return xa_mk_value(clock << SHADOW_CLOCK_SHIFT | (workingset ? SHADOW_WORKINGSET : 0));
@@ -134,18 +183,22 @@ void workingset_refault(struct folio *folio, void *shadow)
 {
 	struct cache *cache = folio->cache;
 	struct lru *lru = &cache->lru[folio->level];
+	unsigned long inactive = __atomic_load_n(&lru->nr[LRU_INACTIVE], __ATOMIC_RELAXED);
+	unsigned long active = __atomic_load_n(&lru->nr[LRU_ACTIVE], __ATOMIC_RELAXED);
 	unsigned long value = xa_to_value(shadow), clock, distance;
+	bool workingset = value & SHADOW_WORKINGSET;
 
 	count_stat(cache, refaults, 1);
 	clock = __atomic_load_n(&lru->clock, __ATOMIC_RELAXED);
 	distance = (clock - (value >> SHADOW_CLOCK_SHIFT)) & CLOCK_MASK;
-	if (distance > __atomic_load_n(&lru->nr[LRU_ACTIVE], __ATOMIC_RELAXED))
+	if (distance <= inactive + active)
+		move_border(lru, workingset, 1L << folio->order);
+	if (distance > active)
 		return;
 	age(lru, 1UL << folio->order);
 	folio_set_flags(folio, FOLIO_ACTIVE);
-	__atomic_fetch_add(&lru->refault_activations, 1, __ATOMIC_RELAXED);
 	count_stat(cache, refault_activations, 1);
-	if (!(value & SHADOW_WORKINGSET))
+	if (!workingset)
 		return;
 	folio_set_flags(folio, FOLIO_WORKINGSET);
 	count_stat(cache, refault_restores, 1);

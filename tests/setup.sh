@@ -6,7 +6,7 @@ set -eu
 build='gcc meson ninja-build pkg-config libfuse3-dev liburcu-dev libext2fs-dev liburing-dev'
 run='fuse3 e2fsprogs'
 test='libcriterion-dev python3 fio stress-ng acl attr mount util-linux'
-bench='fuse2fs libjudy-dev'
+bench='fuse2fs libjudy-dev gnuplot-nox'
 
 as_root=
 [ "$(id -u)" = 0 ] || as_root=sudo

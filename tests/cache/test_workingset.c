@@ -179,23 +179,48 @@ Test(workingset, a_folio_that_is_written_is_not_compared)
 	done();
 }
 
-Test(workingset, a_refault_that_activates_lets_active_folios_go)
+/* What is evicted and comes back says which list was too short. */
+Test(workingset, a_refault_moves_the_border_towards_its_list)
 {
-	pgoff_t evicted = 1000;
-	unsigned long active;
+	struct folio *folio;
 
 	setup(ROOM);
 	scan(0, 40);
-	scan(0, 40);
-	scan(1000, FRAMES);
-	active = lru->nr[LRU_ACTIVE];
-	while (xa_is_value(entry_at(evicted + 1)))
-		evicted++;
-	read_page(evicted);
-	cr_assert(has_flag(evicted, FOLIO_ACTIVE));
-	cr_assert_eq(lru->nr[LRU_ACTIVE], active + 1);
-	scan(5000, 2 * RECLAIM_BATCH);
-	cr_assert_leq(lru->nr[LRU_ACTIVE], active);
+	folio = arena_alloc(cache, MAPPING_FILE, 0);
+	lru->clock = 1000;
+	workingset_refault(folio, xa_mk_value(990 << 1));
+	cr_assert_eq(lru->lean, 1);
+	workingset_refault(folio, xa_mk_value(990 << 1 | 1));
+	workingset_refault(folio, xa_mk_value(990 << 1 | 1));
+	cr_assert_eq(lru->lean, -1);
+	/* The rarer kind says more. */
+	lru->evicted[0] = 1000;
+	lru->evicted[1] = 99;
+	workingset_refault(folio, xa_mk_value(990 << 1 | 1));
+	cr_assert_eq(lru->lean, -11);
+	/* One that was gone too long would not have been kept by either. */
+	workingset_refault(folio, xa_mk_value(500 << 1 | 1));
+	cr_assert_eq(lru->lean, -11);
+	cr_assert_eq(workingset_lean(lru, -5, 5), -5);
+	cr_assert_eq(lru->lean, -5);
+	folio_put(folio);
+	done();
+}
+
+Test(workingset, active_folios_in_use_stay_for_another_round)
+{
+	pgoff_t index;
+
+	setup(ROOM);
+	scan(0, 100);
+	scan(0, 100);
+	scan(0, 50); /* since they became active */
+	scan(1000, 100);
+	scan(1000, 100);
+	scan(2000, 2 * FRAMES);
+	for (index = 0; index < 50; index++)
+		cr_assert(!xa_is_value(entry_at(index)));
+	cr_assert(xa_is_value(entry_at(50)));
 	done();
 }
 
