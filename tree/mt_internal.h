@@ -230,6 +230,16 @@ static inline unsigned long mt_gap(const struct maple_node *node, unsigned int o
 	return __atomic_load_n(&node->arange.gap[offset], __ATOMIC_ACQUIRE);
 }
 
+/*
+ * Lets all lines of a node be under way at once: which slot is wanted is known only when the pivots
+ * are there, and these are on other lines.
+ */
+static inline void mt_prefetch(const struct maple_node *node)
+{
+	for (unsigned int line = 1; line < MT_NODE_SIZE / MT_CACHE_LINE; line++)
+		__builtin_prefetch((const char *)node + line * MT_CACHE_LINE);
+}
+
 /* The first index of a slot. @min: the node's */
 static inline unsigned long mt_slot_first(const struct maple_node *node, unsigned int offset,
 					  unsigned long min)

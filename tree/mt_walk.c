@@ -64,6 +64,7 @@ static bool descend(struct ma_state *mas, void *enode, unsigned long index)
 	mas->max = ULONG_MAX;
 	while (!mt_is_leaf(enode)) {
 		node = mt_to_node(enode);
+		mt_prefetch(node);
 		end = mt_end(node);
 		offset = mt_find_slot(node, end, index);
 		mas->max = mt_slot_last(node, offset, end, mas->max);

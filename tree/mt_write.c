@@ -32,9 +32,11 @@ static void walk(const struct maple_tree *mt, struct mt_level *way, unsigned int
 
 	for (struct mt_level *level = &way[height - 1];; level--) {
 		struct maple_node *node = mt_to_node(enode);
-		unsigned int end = mt_end(node);
-		unsigned int offset = mt_find_slot(node, end, index);
+		unsigned int end, offset;
 
+		mt_prefetch(node);
+		end = mt_end(node);
+		offset = mt_find_slot(node, end, index);
 		*level = (struct mt_level){ node, min, max, offset, end };
 		if (level == way)
 			return;

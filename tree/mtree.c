@@ -1,11 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The maple tree's normal API, as far as it reads: a cursor, RCU, and one step each.
+ * The maple tree's normal API, as far as it reads: a cursor, RCU, and one step each. Only
+ * mtree_load() does without the cursor.
  *
  * What is reserved with XA_ZERO_ENTRY reads as nothing here. mt_in_rcu() does not matter: under the
  * user's own locking RCU costs a few instructions.
  */
 #include "mt_internal.h"
+
+/*
+ * The way down of mt_walk.c for those who want no range, just what is there.
+ * @entry: the root; receives what is at @index
+ * Return: false: a node has been replaced, or has grown.
+ */
+static bool load(void **entry, unsigned long index)
+{
+	enum maple_type type;
+
+	do {
+		const struct maple_node *node = mt_to_node(*entry);
+		unsigned long word, end;
+
+		type = mt_type(*entry);
+		mt_prefetch(node);
+		end = mt_end(node);
+		*entry = mt_slot(node, type, mt_find_slot(node, end, index));
+		word = mt_word(node);
+		if (mt_word_dead(node, word) || mt_word_end(word) != end)
+			return false;
+	} while (type != maple_leaf_64);
+	return true;
+}
 
 /**
  * mtree_load() - What is at @index?
@@ -15,11 +40,16 @@
  */
 void *mtree_load(struct maple_tree *mt, unsigned long index)
 {
-	MA_STATE(mas, mt, index, index);
 	void *entry;
 
 	rcu_read_lock();
-	entry = mas_walk(&mas);
+	do {
+		entry = mt_root(mt);
+		if (!mt_is_node(entry)) {
+			entry = index ? NULL : entry;
+			break;
+		}
+	} while (!load(&entry, index));
 	rcu_read_unlock();
 	return xa_is_zero(entry) ? NULL : entry;
 }
