@@ -254,14 +254,17 @@ static inline unsigned long mt_slot_last(const struct maple_node *node, unsigned
 	return offset < end ? mt_pivot(node, offset) : max;
 }
 
-/* The slot in which @index lies, which lies in the node. */
+/*
+ * The slot in which @index lies, which lies in the node. Counts without a branch: where the search
+ * would stop nobody could predict.
+ */
 static inline unsigned int mt_find_slot(const struct maple_node *node, unsigned int end,
 					unsigned long index)
 {
 	unsigned int offset = 0;
 
-	while (offset < end && mt_pivot(node, offset) < index)
-		offset++;
+	for (unsigned int i = 0; i < end; i++)
+		offset += mt_pivot(node, i) < index;
 	return offset;
 }
 

@@ -35,6 +35,8 @@ static bool look_in_leaf(struct ma_state *mas, unsigned long index, unsigned int
 
 	for (;; offset = 0) {
 		end = mt_word_end(word);
+		if (!offset)
+			offset = mt_find_slot(node, end, index);
 		while (offset < end && mt_pivot(node, offset) < index)
 			offset++;
 		first = mt_slot_first(node, offset, mas->min);
