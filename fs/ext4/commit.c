@@ -123,7 +123,7 @@ static int write_groups(struct ext4_volume *vol)
 {
 	struct group_dirt *dirt = vol->dirt;
 	unsigned int per_block = EXT2_DESC_PER_BLOCK(vol->fs->super);
-	char buf[PAGE_SIZE];
+	char buf[EXT2_MAX_BLOCK_SIZE];
 	int err;
 
 	qsort(dirt->list, dirt->nr, sizeof(*dirt->list), compare_groups);

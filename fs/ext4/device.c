@@ -151,7 +151,7 @@ static struct folio *grab_for_write(struct ext4_volume *vol, uint64_t pos, size_
 	}
 }
 
-static int write_in_page(struct ext4_volume *vol, uint64_t pos, const void *buf, size_t len)
+static int write_in_folio(struct ext4_volume *vol, uint64_t pos, const void *buf, size_t len)
 {
 	struct folio *folio;
 	size_t offset;
@@ -184,17 +184,18 @@ static int write_in_page(struct ext4_volume *vol, uint64_t pos, const void *buf,
  */
 int device_pwrite(struct ext4_volume *vol, uint64_t pos, const void *buf, size_t len)
 {
+	uint64_t unit = PAGE_SIZE << vol->device.min_order;
 	const char *from = buf;
 
 	if (outside(vol, pos, len))
 		return -EUCLEAN;
 	while (len) {
-		size_t n = PAGE_SIZE - (pos & (PAGE_SIZE - 1));
+		size_t n = unit - (pos & (unit - 1));
 		int err;
 
 		if (n > len)
 			n = len;
-		err = write_in_page(vol, pos, from, n);
+		err = write_in_folio(vol, pos, from, n);
 		if (err)
 			return err;
 		pos += n;
@@ -385,7 +386,7 @@ static errcode_t io_cache_readahead(io_channel channel, unsigned long long block
 
 static errcode_t io_zeroout(io_channel channel, unsigned long long block, unsigned long long count)
 {
-	static const char zeros[PAGE_SIZE];
+	static char zeros[EXT2_MAX_BLOCK_SIZE];
 	struct ext4_volume *vol = channel_vol(channel);
 	int err = 0;
 

@@ -77,14 +77,14 @@ static int load_block(struct ext4_inode *dir, uint32_t lblk, void *buf)
 	if (!lblk) {
 		struct ext2_dir_entry *up = dirent_at(buf, DIR_MIN_REC);
 
-		offset = DIR_MIN_REC + up->rec_len;
-		if (!is_name(de, ".") || de->inode != dir->vn.ino || de->rec_len != DIR_MIN_REC ||
+		offset = DIR_MIN_REC + dirent_len(up);
+		if (!is_name(de, ".") || de->inode != dir->vn.ino || dirent_len(de) != DIR_MIN_REC ||
 		    !is_name(up, ".."))
 			return ext4_corrupt(ext4_vol(dir), dir->vn.ino, -EUCLEAN,
 					    "directory without . and ..");
 		index->parent = up->inode;
 	}
-	for (; offset < end; offset += de->rec_len) {
+	for (; offset < end; offset += dirent_len(de)) {
 		int err;
 
 		de = dirent_at(buf, offset);

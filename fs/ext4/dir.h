@@ -27,7 +27,7 @@
 
 #define DIR_MIN_REC 12 /* the smallest entry: header and one character, rounded up */
 #define DIR_NO_BLOCK UINT32_MAX
-#define DIR_MAX_BLOCK 4096 /* larger blocks are not mounted */
+#define DIR_MAX_BLOCK EXT2_MAX_BLOCK_SIZE
 
 /* Room for one block, on the stack. */
 #define DIR_BUF(name) char name[DIR_MAX_BLOCK] __attribute__((aligned(8)))
@@ -57,7 +57,7 @@ struct dir_index {
 
 	uint32_t parent; /* what .. says */
 
-	uint16_t *gaps; /* of each block, the largest gap; 0 for blocks of the htree */
+	uint16_t *gaps; /* of each block, the largest gap, at most 65535; 0 for blocks of the htree */
 	uint32_t nr_blocks, gaps_room;
 	uint32_t *hints; /* by need / 4: no block before has such a gap */
 	bool htree;
@@ -82,6 +82,17 @@ static inline unsigned int dirent_need(unsigned int len)
 static inline struct ext2_dir_entry *dirent_at(void *buf, unsigned int offset)
 {
 	return (struct ext2_dir_entry *)((char *)buf + offset);
+}
+
+/* Bytes from an entry to the next; 65536, which has no 16 bits, is written as 65535. */
+static inline unsigned int dirent_len(const struct ext2_dir_entry *de)
+{
+	return de->rec_len && de->rec_len != UINT16_MAX ? de->rec_len : UINT16_MAX + 1;
+}
+
+static inline void dirent_set_len(struct ext2_dir_entry *de, unsigned int len)
+{
+	de->rec_len = len > UINT16_MAX ? UINT16_MAX : len;
 }
 
 static inline unsigned int dirent_used(const struct ext2_dir_entry *de)

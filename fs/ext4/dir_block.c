@@ -113,12 +113,12 @@ static const char *check_entry(struct ext4_inode *dir, const struct ext2_dir_ent
 	unsigned int len = ext2fs_dirent_name_len(de);
 	struct ext2_super_block *sb = ext4_vol(dir)->fs->super;
 
-	if (room < DIR_MIN_REC || de->rec_len < DIR_MIN_REC || de->rec_len % 4 ||
-	    de->rec_len > room)
+	if (room < DIR_MIN_REC || dirent_len(de) < DIR_MIN_REC || dirent_len(de) % 4 ||
+	    dirent_len(de) > room)
 		return "bad entry length";
 	if (!de->inode)
 		return NULL;
-	if (dirent_need(len) > de->rec_len)
+	if (dirent_need(len) > dirent_len(de))
 		return "name longer than its entry";
 	if (!name_is_sane(de, len))
 		return "illegal name";
@@ -135,7 +135,7 @@ static const char *check_entry(struct ext4_inode *dir, const struct ext2_dir_ent
  */
 bool dir_entry_is_sane(struct ext4_inode *dir, const struct ext2_dir_entry *de)
 {
-	return !check_entry(dir, de, de->rec_len);
+	return !check_entry(dir, de, dirent_len(de));
 }
 
 static const char *check_tail(struct ext4_inode *dir, void *buf)
@@ -167,7 +167,7 @@ int dir_block_read(struct ext4_inode *dir, uint32_t lblk, void *buf)
 	err = read_block(dir, lblk, buf);
 	if (err)
 		return err;
-	for (offset = 0; offset < end; offset += dirent_at(buf, offset)->rec_len) {
+	for (offset = 0; offset < end; offset += dirent_len(dirent_at(buf, offset))) {
 		const char *wrong = check_entry(dir, dirent_at(buf, offset), end - offset);
 
 		if (wrong)
@@ -205,7 +205,7 @@ int dir_block_check(struct ext4_inode *dir, uint32_t lblk, void *buf)
 void dir_block_init(struct ext4_inode *dir, void *buf)
 {
 	memset(buf, 0, dir_blocksize(dir));
-	dirent_at(buf, 0)->rec_len = dir_block_end(dir);
+	dirent_set_len(dirent_at(buf, 0), dir_block_end(dir));
 	if (has_csum(dir)) {
 		leaf_tail(dir, buf)->det_rec_len = sizeof(struct ext2_dir_entry_tail);
 		leaf_tail(dir, buf)->det_reserved_name_len = EXT2_DIR_NAME_LEN_CSUM;
@@ -233,8 +233,8 @@ void dir_block_init_first(struct ext4_inode *dir, void *buf, uint32_t parent)
 	unsigned int type = dir_type(dir, S_IFDIR), end = dir_block_end(dir);
 
 	dir_block_init(dir, buf);
-	dirent_at(buf, 0)->rec_len = DIR_MIN_REC;
-	dirent_at(buf, DIR_MIN_REC)->rec_len = end - DIR_MIN_REC;
+	dirent_set_len(dirent_at(buf, 0), DIR_MIN_REC);
+	dirent_set_len(dirent_at(buf, DIR_MIN_REC), end - DIR_MIN_REC);
 	set_entry(dirent_at(buf, 0), dir->vn.ino, ".", 1, type);
 	set_entry(dirent_at(buf, DIR_MIN_REC), parent, "..", 2, type);
 }
@@ -253,9 +253,9 @@ unsigned int dir_block_gap(struct ext4_inode *dir, void *buf)
 	while (offset < end) {
 		struct ext2_dir_entry *de = dirent_at(buf, offset);
 
-		if (de->rec_len - dirent_used(de) > gap)
-			gap = de->rec_len - dirent_used(de);
-		offset += de->rec_len;
+		if (dirent_len(de) - dirent_used(de) > gap)
+			gap = dirent_len(de) - dirent_used(de);
+		offset += dirent_len(de);
 	}
 	return gap;
 }
@@ -276,17 +276,17 @@ bool dir_block_insert(struct ext4_inode *dir, void *buf, const struct dir_name *
 		struct ext2_dir_entry *de = dirent_at(buf, offset);
 		unsigned int used = dirent_used(de);
 
-		if (de->rec_len - used >= need) {
+		if (dirent_len(de) - used >= need) {
 			struct ext2_dir_entry *new = dirent_at(buf, offset + used);
 
 			if (used) {
-				new->rec_len = de->rec_len - used;
-				de->rec_len = used;
+				dirent_set_len(new, dirent_len(de) - used);
+				dirent_set_len(de, used);
 			}
 			set_entry(new, dn->ino, dn->name, dn->len, dn->type);
 			return true;
 		}
-		offset += de->rec_len;
+		offset += dirent_len(de);
 	}
 	return false;
 }
@@ -308,7 +308,7 @@ int dir_block_find(struct ext4_inode *dir, void *buf, const struct dir_name *dn,
 	unsigned int end = dir_block_end(dir);
 
 	*before = 0;
-	for (*offset = 0; *offset < end; *offset += dirent_at(buf, *offset)->rec_len) {
+	for (*offset = 0; *offset < end; *offset += dirent_len(dirent_at(buf, *offset))) {
 		struct ext2_dir_entry *de = dirent_at(buf, *offset);
 
 		if (de->inode == dn->ino && ext2fs_dirent_name_len(de) == dn->len &&
@@ -331,7 +331,8 @@ void dir_block_remove(void *buf, unsigned int offset, unsigned int before)
 	struct ext2_dir_entry *de = dirent_at(buf, offset);
 
 	if (before != offset)
-		dirent_at(buf, before)->rec_len += de->rec_len;
+		dirent_set_len(dirent_at(buf, before),
+			       dirent_len(dirent_at(buf, before)) + dirent_len(de));
 	else
 		de->inode = 0;
 }

@@ -400,6 +400,8 @@ void dir_index_set_gap(struct dir_index *index, uint32_t lblk, unsigned int gap)
 {
 	unsigned int old = index->gaps[lblk];
 
+	if (gap > UINT16_MAX)
+		gap = UINT16_MAX;
 	index->gaps[lblk] = gap;
 	for (unsigned int i = old / 4; i < NR_HINTS && i <= gap / 4; i++)
 		if (index->hints[i] > lblk)

@@ -19,7 +19,7 @@
 #include <ext2fs/ext2_ext_attr.h>
 #include "file.h"
 
-static const char zeros[PAGE_SIZE];
+static char zeros[EXT2_MAX_BLOCK_SIZE]; /* not const: so it takes no room in the program */
 
 /**
  * ext4_max_size - where a file must end at the latest

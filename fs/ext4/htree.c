@@ -65,7 +65,7 @@ int htree_read_root(struct ext4_inode *dir, struct htree_path *path)
 	err = htree_root_read(dir, root->buf);
 	if (err)
 		return err;
-	if (dirent_at(root->buf, 0)->rec_len != DIR_MIN_REC || info->reserved_zero ||
+	if (dirent_len(dirent_at(root->buf, 0)) != DIR_MIN_REC || info->reserved_zero ||
 	    info->info_length != sizeof(*info) || info->hash_version > EXT2_HASH_TEA ||
 	    info->indirect_levels >= htree_max_depth(dir))
 		return ext4_corrupt(ext4_vol(dir), dir->vn.ino, -EUCLEAN,
@@ -205,7 +205,7 @@ static int scan_tree(struct scan *scan)
 		return err;
 	self = dirent_at(scan->path.frame[0].buf, 0);
 	up = dirent_at(self, DIR_MIN_REC);
-	if (self->inode != dir->vn.ino || up->rec_len != dir_blocksize(dir) - DIR_MIN_REC ||
+	if (self->inode != dir->vn.ino || dirent_len(up) != dir_blocksize(dir) - DIR_MIN_REC ||
 	    ext2fs_dirent_name_len(up) != 2 || memcmp(up->name, "..", 2) || !up->inode ||
 	    up->inode > ext4_vol(dir)->fs->super->s_inodes_count)
 		return ext4_corrupt(ext4_vol(dir), dir->vn.ino, -EUCLEAN,

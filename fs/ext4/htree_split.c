@@ -57,7 +57,7 @@ static void node_init(struct ext4_inode *dir, struct htree_frame *node, uint32_t
 	if (ext2fs_has_feature_metadata_csum(ext4_vol(dir)->fs->super))
 		tail = sizeof(struct ext2_dx_tail);
 	memset(node->buf, 0, size);
-	dirent_at(node->buf, 0)->rec_len = size;
+	dirent_set_len(dirent_at(node->buf, 0), size);
 	node->lblk = lblk;
 	node->offset = HTREE_NODE_OFFSET;
 	memcpy(frame_entries(node), from, count * sizeof(*from));
@@ -158,7 +158,7 @@ static int list_names(struct ext4_inode *dir, void *buf, unsigned int version, u
 	unsigned int end = dir_block_end(dir);
 	int nr = 0;
 
-	for (; offset < end; offset += dirent_at(buf, offset)->rec_len) {
+	for (; offset < end; offset += dirent_len(dirent_at(buf, offset))) {
 		struct ext2_dir_entry *de = dirent_at(buf, offset);
 		int err;
 
@@ -198,11 +198,11 @@ static void pack(struct ext4_inode *dir, void *to, void *from, const struct leaf
 	for (unsigned int i = 0; i < nr; i++) {
 		last = dirent_at(to, offset);
 		memcpy(last, dirent_at(from, names[i].offset), names[i].need);
-		last->rec_len = names[i].need;
+		dirent_set_len(last, names[i].need);
 		offset += names[i].need;
 	}
 	if (last)
-		last->rec_len += dir_block_end(dir) - offset;
+		dirent_set_len(last, dirent_len(last) + dir_block_end(dir) - offset);
 }
 
 /* The index follows names that have moved to another block. */
@@ -337,7 +337,7 @@ static void root_init(struct ext4_inode *dir, struct htree_path *path, const voi
 	root->offset = HTREE_ROOT_OFFSET;
 	memset(root->buf, 0, size);
 	memcpy(root->buf, old, HTREE_INFO_OFFSET);
-	dirent_at(root->buf, DIR_MIN_REC)->rec_len = size - DIR_MIN_REC;
+	dirent_set_len(dirent_at(root->buf, DIR_MIN_REC), size - DIR_MIN_REC);
 	htree_info(path)->hash_version = sb->s_def_hash_version;
 	htree_info(path)->info_length = sizeof(struct ext2_dx_root_info);
 	frame_cl(root)->limit = (size - HTREE_ROOT_OFFSET - tail) / sizeof(struct ext2_dx_entry);
@@ -357,10 +357,10 @@ static int make(struct ext4_inode *dir, struct htree_path *path)
 	err = dir_block_read(dir, 0, old);
 	if (err)
 		return err;
-	if (dirent_at(old, 0)->rec_len != DIR_MIN_REC)
+	if (dirent_len(dirent_at(old, 0)) != DIR_MIN_REC)
 		return ext4_corrupt(ext4_vol(dir), dir->vn.ino, -EUCLEAN,
 				    "directory without . and ..");
-	start = DIR_MIN_REC + dirent_at(old, DIR_MIN_REC)->rec_len;
+	start = DIR_MIN_REC + dirent_len(dirent_at(old, DIR_MIN_REC));
 	nr = list_names(dir, old, ext4_vol(dir)->fs->super->s_def_hash_version, start, names);
 	if (nr < 0)
 		return nr;

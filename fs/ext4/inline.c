@@ -49,7 +49,7 @@ int inline_read(struct ext4_inode *inode, void *buf, size_t size, size_t *len)
 static int write_block(struct ext4_volume *vol, uint64_t pblk, const void *data, size_t len)
 {
 	size_t size = vol->fs->blocksize;
-	void *block = aligned_alloc(PAGE_SIZE, PAGE_SIZE);
+	void *block = aligned_alloc(PAGE_SIZE, size < PAGE_SIZE ? PAGE_SIZE : size);
 	struct iovec iov = { block, size };
 	struct image_io io = { .offset = pblk * size, .iov = &iov, .iovcnt = 1, .write = true };
 	int err;

@@ -164,7 +164,7 @@ static int walk_descriptor(struct scan *scan, const void *peeked)
 {
 	const struct journal *journal = scan->journal;
 	size_t size = journal_tag_size(journal), end = usable(journal);
-	_Alignas(uint64_t) char block[PAGE_SIZE];
+	_Alignas(uint64_t) char block[EXT2_MAX_BLOCK_SIZE];
 	struct entry tag;
 	int err = 0;
 
@@ -217,7 +217,7 @@ static bool crc_right(const struct scan *scan, const struct jbd2_commit *commit)
 static bool commit_right(const struct journal *journal, const struct jbd2_commit *commit)
 {
 	size_t offset = offsetof(struct jbd2_commit, h_chksum);
-	char whole[PAGE_SIZE] = { 0 };
+	char whole[EXT2_MAX_BLOCK_SIZE] = { 0 };
 
 	if (!journal_csum_v2or3(journal) ||
 	    commit->h_chksum[0] == journal_block_csum(journal, commit, offset))

@@ -71,6 +71,8 @@ int probe_read_super(struct image *image, struct ext2_super_block *sb)
 	return err;
 }
 
+#define INODE_MAX 4096
+
 static int refuse(const struct image *image, const char *why)
 {
 	log_error("%s: %s", image->name, why);
@@ -186,13 +188,10 @@ int probe_super(struct image *image, struct ext2_super_block *sb, bool *readonly
 	err = check_incompat(image, sb);
 	if (err)
 		return err;
-	if (sb->s_log_block_size > 2) {
-		if (sb->s_log_block_size > 6)
-			return refuse(image, "the superblock is damaged (block size); run e2fsck");
-		log_error("%s: blocks of %u bytes are not supported (at most 4096)", image->name,
-			  EXT2_BLOCK_SIZE(sb));
-		return -EOPNOTSUPP;
-	}
+	if (sb->s_log_block_size > EXT2_MAX_BLOCK_LOG_SIZE - EXT2_MIN_BLOCK_LOG_SIZE)
+		return refuse(image, "the superblock is damaged (block size); run e2fsck");
+	if (EXT2_INODE_SIZE(sb) > INODE_MAX && EXT2_INODE_SIZE(sb) <= EXT2_BLOCK_SIZE(sb))
+		return refuse(image, "inodes of more than 4096 bytes are not supported");
 	fault = geometry_fault(sb);
 	if (fault) {
 		log_error("%s: the superblock is damaged (%s); run e2fsck", image->name, fault);

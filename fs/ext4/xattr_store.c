@@ -191,7 +191,7 @@ struct value_inodes {
 static int count_blocks(struct ext4_inode *inode, uint64_t *blocks)
 {
 	const size_t header = sizeof(struct ext2_ext_attr_header);
-	char buf[4096] __attribute__((aligned(8)));
+	char buf[EXT2_MAX_BLOCK_SIZE] __attribute__((aligned(8)));
 	size_t size = 0;
 	const char *body = body_entries(inode, &size);
 	int err;
@@ -243,7 +243,7 @@ static int value_inodes_settle(struct ext4_inode *inode, struct value_inodes *no
 /* The library leaves an empty block behind. */
 static int free_empty_block(struct ext4_inode *inode)
 {
-	char buf[4096] __attribute__((aligned(8)));
+	char buf[EXT2_MAX_BLOCK_SIZE] __attribute__((aligned(8)));
 	errcode_t err;
 	int ret;
 

@@ -141,7 +141,7 @@ static void no_magic(struct fixture *f, struct ext2_super_block *sb)
 
 static void big_blocks(struct fixture *f, struct ext2_super_block *sb)
 {
-	sb->s_log_block_size = 4;
+	sb->s_log_block_size = 7;
 }
 
 static void unknown_feature(struct fixture *f, struct ext2_super_block *sb)
@@ -179,7 +179,7 @@ static void wrong_inode_count(struct fixture *f, struct ext2_super_block *sb)
 
 static const struct spoil spoils[] = {
 	{ "magic", -EINVAL, no_magic },
-	{ "block size", -EOPNOTSUPP, big_blocks },
+	{ "block size", -EINVAL, big_blocks },
 	{ "incompatible feature", -EOPNOTSUPP, unknown_feature },
 	{ "journal device", -EINVAL, journal_device },
 	{ "more blocks than the image has", -EINVAL, too_many_blocks },
