@@ -63,7 +63,8 @@ void mas_destroy(struct ma_state *mas)
  *
  * Context: The tree's lock, which is dropped and taken again when @gfp may sleep, unless it is the
  * user's; so whatever was looked up before may have changed.
- * Return: true: try again. false: it did not fail for want of memory, or there is none.
+ * Return: true: try again. false: it did not fail for want of memory, or there is none; then the
+ * cursor has no nodes either.
  */
 bool mas_nomem(struct ma_state *mas, gfp_t gfp)
 {
@@ -79,6 +80,8 @@ bool mas_nomem(struct ma_state *mas, gfp_t gfp)
 		mas_lock(mas);
 	if (done)
 		mas_reset(mas);
+	else if (!(mas->mas_flags & MA_STATE_BULK))
+		mas_destroy(mas);
 	return done;
 }
 

@@ -192,10 +192,13 @@ int mas_alloc_cyclic(struct ma_state *mas, unsigned long *startp, void *entry,
 	do {
 		result = find_cyclic(mas, range_lo, range_hi, *next);
 		if (result < 0)
-			return result;
+			break;
 		mas_insert(mas, entry);
 	} while (mas_nomem(mas, gfp));
+	/* Also when nothing is free any more, after the lock was dropped to get nodes. */
 	mas_destroy(mas);
+	if (result < 0)
+		return result;
 	if (mas_is_err(mas))
 		return xa_err(mas->node);
 	if (mt_flags(mt) & MT_FLAGS_ALLOC_WRAPPED) {

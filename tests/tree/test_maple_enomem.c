@@ -344,3 +344,48 @@ ParameterizedTest(unsigned int *number, maple_enomem, nowait_never_asks_the_syst
 		pair_end(&pair);
 	}
 }
+
+/* A cursor with nodes for a store over several leaves, and with nothing done. */
+static struct ma_state cursor_with_nodes(void)
+{
+	MA_STATE(mas, mt, 5, 2000);
+
+	pair_begin(&pair, MT_FLAGS_USE_RCU | MT_FLAGS_ALLOC_RANGE);
+	prepare_large();
+	mtree_lock(mt);
+	cr_assert_eq(mas_preallocate(&mas, entry, GFP_KERNEL), 0);
+	mtree_unlock(mt);
+	cr_assert_gt(mas.allocated, 0);
+	return mas;
+}
+
+Test(maple_enomem, a_store_that_gives_up_keeps_no_nodes)
+{
+	struct ma_state mas = cursor_with_nodes();
+	unsigned int had = mas.allocated;
+
+	/* As if the tree had changed, and the store needed more than it got the first time. */
+	mas.wanted = had + 1;
+	mas_set_err(&mas, -ENOMEM);
+	node_pool_fail(&mt_node_pool, 1, M);
+	mtree_lock(mt);
+	cr_assert_not(mas_nomem(&mas, GFP_KERNEL));
+	mtree_unlock(mt);
+	node_pool_fail(&mt_node_pool, 0, 0);
+	cr_assert_eq(xa_err(mas.node), -ENOMEM);
+	cr_assert_eq(mas.allocated, 0);
+	pair_end(&pair);
+}
+
+Test(maple_enomem, a_cyclic_allocation_that_finds_nothing_keeps_no_nodes)
+{
+	struct ma_state mas = cursor_with_nodes();
+	unsigned long index, next = 3;
+
+	/* As if the last free index was taken while the lock was dropped to get nodes. */
+	mtree_lock(mt);
+	cr_assert_eq(mas_alloc_cyclic(&mas, &index, entry, 3, 3, &next, GFP_KERNEL), -EBUSY);
+	mtree_unlock(mt);
+	cr_assert_eq(mas.allocated, 0);
+	pair_end(&pair);
+}
