@@ -19,13 +19,13 @@
 
 /* Worst growth of the map for @delayed blocks, of which the newest lie in [first, last]. */
 static uint32_t worst_meta(struct ext4_inode *inode, uint32_t delayed, uint32_t first,
-			   uint32_t last, unsigned int extents)
+			   uint32_t last)
 {
 	struct ext4_volume *vol = ext4_vol(inode);
 	uint32_t per_group = vol->fs->blocksize / 4, group, groups, worst = inode->delayed_meta;
 
 	if (map_is_extents(inode))
-		return extents_worst(vol, extents, delayed);
+		return extents_worst(inode, delayed);
 	if (last < MAP_DIRECT)
 		return worst;
 	/* One indirect block at each level, once for each block of the lowest. */
@@ -42,17 +42,11 @@ static uint32_t worst_meta(struct ext4_inode *inode, uint32_t delayed, uint32_t 
 static int reserve_blocks(struct ext4_inode *inode, uint32_t nr, uint32_t first, uint32_t last)
 {
 	struct ext4_volume *vol = ext4_vol(inode);
-	struct ext4_map *map = &inode->map;
-	unsigned int extents;
 	uint32_t worst, more;
 	int err;
 
-	pthread_rwlock_rdlock(&map->lock);
-	extents = map->nr;
-	pthread_rwlock_unlock(&map->lock);
-
 	pthread_mutex_lock(&vol->space_lock);
-	worst = worst_meta(inode, inode->delayed + nr, first, last, extents);
+	worst = worst_meta(inode, inode->delayed + nr, first, last);
 	more = worst > inode->delayed_meta ? worst - inode->delayed_meta : 0;
 	err = blocks_reserve_counted(vol, (uint64_t)nr + more);
 	if (!err) {

@@ -31,9 +31,10 @@
 #include <pthread.h>
 #include <ext2fs/ext2_fs.h>
 #include <ext2fs/ext2fs.h>
+#include "list.h"
+#include "maple_tree.h"
 #include "volume.h"
 
-struct map_tree;	/* extents.c: the blocks of an extent tree */
 struct dir_index;	/* dir_index.c: names of one directory in memory */
 struct group_dirt;	/* commit.c: what of bitmaps and descriptors is to be written */
 
@@ -66,9 +67,15 @@ struct ext4_volume {
 	struct block_window windows[BLOCK_WINDOWS]; /* find.c; volume lock */
 	unsigned int next_window;
 
+	pthread_mutex_t maps_lock;	/* leaf: this group, and each map's part in it */
+	struct list_head maps;		/* of inodes that have something in it, used last first */
+	unsigned long map_ranges;	/* in all of them */
+	unsigned long map_limit;	/* no more are kept when another is loaded */
+
 	pthread_mutex_t icache_lock;
 	struct ext4_inode **icache;	/* hash table by number */
-	unsigned int icache_bits, icache_count;
+	unsigned int icache_bits;
+	unsigned int icache_count;	/* in the table, or just leaving it */
 	unsigned int deleting;		/* unlinked inodes being deleted now; icache lock */
 	uint64_t deleted;		/* so far; icache lock */
 	pthread_cond_t deletion;	/* one of the two has changed */
@@ -86,21 +93,21 @@ struct ext4_volume {
 	bool commit_stop, commit_running;
 };
 
-/* One extent of a file in memory; blocks in file system blocks. Gaps are holes. */
+/* A range of a file that lies in one piece on the image; in file system blocks. pblk 0: a hole. */
 struct map_extent {
 	uint32_t lblk, len;
 	uint64_t pblk;
 	bool unwritten;
 };
 
-/* All extents of one file, sorted; loaded on first use. map.c. */
+/* What is known of a file's block map: map.c. */
 struct ext4_map {
-	pthread_rwlock_t lock;		/* leaf */
-	struct map_extent *extents;
-	unsigned int nr, room;
-	bool loaded;
-	int error;			/* loading met damage: -EUCLEAN at each use */
-	struct map_tree *tree;		/* NULL: all is in the inode; volume lock */
+	struct maple_tree tree;		/* changed under the volume lock, read under RCU */
+	struct list_head lru;		/* of vol->maps while there is something; maps_lock */
+	unsigned int ranges;		/* in the tree; maps_lock */
+	bool used;			/* since reclaim has last passed; atomic */
+	int error;			/* damage was met: -EUCLEAN at each use; volume lock */
+	uint32_t root;			/* extents_worst()'s; atomic */
 };
 
 struct ext4_inode {
@@ -329,7 +336,9 @@ int map_remove(struct ext4_inode *inode, uint32_t lblk, uint64_t len);
 /* Makes written blocks of the range unwritten (extents only). */
 int map_set_unwritten(struct ext4_inode *inode, uint32_t lblk, uint32_t len);
 void map_init(struct ext4_map *map);
-void map_finish(struct ext4_map *map);
+/* The inode goes; nobody else uses it. */
+void map_finish(struct ext4_inode *inode);
+void maps_init(struct ext4_volume *vol);
 
 /*
  * files (file.c file_io.c falloc.c truncate.c inline.c copy.c)

@@ -2,17 +2,16 @@
 /*
  * Extent trees: the image's form of a block map on ext4.
  *
- * The extents themselves are in the map's array (map.c). Beside it a file whose extents do not fit
- * in its inode (four do) has a struct map_tree: for each level of the tree the list of its blocks,
- * from left to right, each with the number of entries in it. Level 0 holds extents, so the n-th
- * entry of level 0 is the n-th extent of the array, and the n-th entry of level 1 is the n-th block
- * of level 0. The root, in the inode, holds the blocks of the highest level.
+ * The root lies in the inode and holds up to four entries; nodes below it are a block each. A leaf
+ * holds extents, others hold indexes: the first block of the file that a child has, and where the
+ * child is. Both are 12 bytes with the file's block first, so all nodes are handled alike.
  *
- * A change replaces a run of neighbouring extents by others. It is planned on a copy of the tree,
- * from the leaves up: blocks that lose all entries are given up, a block that gets more than it can
- * hold is divided, little blocks are joined to a neighbour; whatever must be allocated is. When the
- * plan stands nothing can fail for want of space, and array, tree, blocks and inode are changed.
- * Only blocks whose entries changed are written.
+ * Each operation walks the path from the root to the leaf of one block of the file, checks each node
+ * on it, and works on that leaf. A change replaces neighbouring entries of the leaf by others, at
+ * most two more than before (splice_node()). What becomes too full is divided, and the parent gets
+ * one more entry; what becomes empty is freed, and the parent loses one; what has become little
+ * is joined with its neighbour; a key that has changed is changed in the parent. All blocks that
+ * this can take are taken before anything is changed, so ENOSPC leaves the tree as it was.
  *
  * Locks: all under the volume lock.
  */
@@ -24,517 +23,723 @@
 #include <ext2fs/ext3_extents.h>
 #include "map.h"
 
-#define TREE_MAX_DEPTH 5
+#define MAX_DEPTH 5
 #define ROOT_ENTRIES 4u
+#define LOAD_EXTENTS 16		/* of one window: a lookup costs no more than these */
 
-struct tree_node {
-	uint64_t pblk;
-	uint32_t lblk;		/* first block of the file in it */
-	uint32_t nr;		/* entries */
-	bool dirty;
+_Static_assert(sizeof(struct ext3_extent) == sizeof(struct ext3_extent_idx), "alike");
+
+struct node {
+	struct ext3_extent_header *eh;	/* in the inode, or a copy of the block */
+	uint64_t pblk;			/* 0: the inode */
+	unsigned int slot;		/* of the way down */
 };
 
-struct tree_level {
-	struct tree_node *nodes;
-	unsigned int nr;
-};
-
-struct map_tree {
-	unsigned int depth;	/* levels in use: 0 when all is in the inode */
-	struct tree_level level[TREE_MAX_DEPTH];
-};
-
-/* A change on its way: see extents_splice(). */
-struct plan {
+/* The nodes from the root to a leaf. */
+struct path {
 	struct ext4_inode *inode;
-	struct map_tree *tree;
-	unsigned int at, old, nr;		/* in the array */
-	const struct map_extent *extents;
-	unsigned int total;			/* extents when done */
-	uint64_t *taken, *given;		/* blocks allocated, blocks to be freed */
-	unsigned int nr_taken, nr_given;
+	unsigned int depth;		/* the leaf is node[depth] */
+	struct node node[MAX_DEPTH + 2];
+	uint64_t low, high;		/* what of the file is in the leaf */
+	char *buffers;			/* one block for each node but the root, and three more */
+	uint64_t spare[MAX_DEPTH + 1];	/* blocks taken for what comes */
+	unsigned int nr_spare;
+	int64_t grown;			/* blocks that the tree has more than before */
+	int err;			/* first error of writing */
 };
 
-static unsigned int node_capacity(struct ext4_volume *vol)
+static unsigned int node_capacity(const struct ext4_volume *vol)
 {
 	return (vol->fs->blocksize - sizeof(struct ext3_extent_header)) /
 	       sizeof(struct ext3_extent);
 }
 
-uint32_t extents_worst(struct ext4_volume *vol, unsigned int nr, uint32_t blocks)
+static unsigned int nr_of(const struct node *node)
 {
-	unsigned int cap = node_capacity(vol);
-	uint64_t splits = (uint64_t)nr / (cap / 2) + 1;
-
-	if (!blocks || nr + (uint64_t)blocks <= ROOT_ENTRIES)
-		return 0;
-	if (splits > blocks)
-		splits = blocks;
-	return splits + blocks / (cap / 4) + TREE_MAX_DEPTH;
+	return ext2fs_le16_to_cpu(node->eh->eh_entries);
 }
 
-void extents_free_tree(struct map_tree *tree)
+static struct ext3_extent *entries_of(const struct node *node)
 {
-	if (!tree)
-		return;
-	for (unsigned int i = 0; i < TREE_MAX_DEPTH; i++)
-		free(tree->level[i].nodes);
-	free(tree);
+	return EXT_FIRST_EXTENT(node->eh);
+}
+
+static uint32_t key_of(const struct node *node, unsigned int i)
+{
+	return ext2fs_le32_to_cpu(entries_of(node)[i].ee_block);
+}
+
+static unsigned int room_of(const struct path *path, unsigned int level)
+{
+	return level ? node_capacity(ext4_vol(path->inode)) : ROOT_ENTRIES;
+}
+
+static struct map_extent get_extent(const struct ext3_extent *ex)
+{
+	uint32_t len = ext2fs_le16_to_cpu(ex->ee_len);
+
+	return (struct map_extent){
+		.lblk = ext2fs_le32_to_cpu(ex->ee_block),
+		.len = len > MAP_MAX_WRITTEN ? len - MAP_MAX_WRITTEN : len,
+		.pblk = (uint64_t)ext2fs_le16_to_cpu(ex->ee_start_hi) << 32 |
+			ext2fs_le32_to_cpu(ex->ee_start),
+		.unwritten = len > MAP_MAX_WRITTEN,
+	};
+}
+
+static struct ext3_extent put_extent(const struct map_extent *extent)
+{
+	return (struct ext3_extent){
+		.ee_block = ext2fs_cpu_to_le32(extent->lblk),
+		.ee_len = ext2fs_cpu_to_le16(extent->len +
+					     (extent->unwritten ? MAP_MAX_WRITTEN : 0)),
+		.ee_start = ext2fs_cpu_to_le32((uint32_t)extent->pblk),
+		.ee_start_hi = ext2fs_cpu_to_le16(extent->pblk >> 32),
+	};
+}
+
+static uint64_t get_child(const struct node *node, unsigned int i)
+{
+	const struct ext3_extent_idx *ix = EXT_FIRST_INDEX(node->eh) + i;
+
+	return (uint64_t)ext2fs_le16_to_cpu(ix->ei_leaf_hi) << 32 | ext2fs_le32_to_cpu(ix->ei_leaf);
+}
+
+static struct ext3_extent put_index(uint32_t lblk, uint64_t pblk)
+{
+	struct ext3_extent_idx ix = {
+		.ei_block = ext2fs_cpu_to_le32(lblk),
+		.ei_leaf = ext2fs_cpu_to_le32((uint32_t)pblk),
+		.ei_leaf_hi = ext2fs_cpu_to_le16(pblk >> 32),
+	};
+	struct ext3_extent entry;
+
+	memcpy(&entry, &ix, sizeof(entry));
+	return entry;
+}
+
+static void set_header(struct ext3_extent_header *eh, unsigned int nr, unsigned int room,
+		       unsigned int height)
+{
+	eh->eh_magic = ext2fs_cpu_to_le16(EXT3_EXT_MAGIC);
+	eh->eh_entries = ext2fs_cpu_to_le16(nr);
+	eh->eh_max = ext2fs_cpu_to_le16(room);
+	eh->eh_depth = ext2fs_cpu_to_le16(height);
 }
 
 void extents_init(struct ext4_inode *inode)
 {
-	struct ext3_extent_header *eh = (void *)inode->raw.i_block;
-
 	memset(inode->raw.i_block, 0, sizeof(inode->raw.i_block));
-	eh->eh_magic = ext2fs_cpu_to_le16(EXT3_EXT_MAGIC);
-	eh->eh_max = ext2fs_cpu_to_le16(ROOT_ENTRIES);
-	/* Readers of other flags hold the inode lock, not the volume lock: no store for nothing. */
-	if (!(inode->raw.i_flags & EXT4_EXTENTS_FL))
-		inode->raw.i_flags |= EXT4_EXTENTS_FL;
-}
-
-/* Puts @nr nodes in place of @old at @at. */
-static int level_splice(struct tree_level *level, unsigned int at, unsigned int old,
-			const struct tree_node *nodes, unsigned int nr)
-{
-	if (nr > old) {
-		struct tree_node *grown = realloc(level->nodes,
-						  (level->nr + nr - old) * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		level->nodes = grown;
-	}
-	if (level->nr > at + old)
-		memmove(&level->nodes[at + nr], &level->nodes[at + old],
-			(level->nr - at - old) * sizeof(*nodes));
-	if (nr)
-		memcpy(&level->nodes[at], nodes, nr * sizeof(*nodes));
-	level->nr += nr - old;
-	return 0;
+	set_header((void *)inode->raw.i_block, 0, ROOT_ENTRIES, 0);
+	inode->raw.i_flags |= EXT4_EXTENTS_FL;
+	__atomic_store_n(&inode->map.root, 0, __ATOMIC_RELAXED);
 }
 
 /*
- * Loading
+ * How far the tree can grow. map.root: the root's depth and entries as last seen.
  */
 
-static int load_node(struct ext4_inode *inode, struct ext3_extent_header *eh, unsigned int depth,
-		     unsigned int max, uint64_t low, uint64_t high);
-
-static int damaged(struct ext4_inode *inode, const char *what)
+static void note_root(struct ext4_inode *inode)
 {
-	return ext4_corrupt(ext4_vol(inode), inode->vn.ino, -EUCLEAN, "extent tree: %s", what);
+	const struct ext3_extent_header *eh = (void *)inode->raw.i_block;
+
+	__atomic_store_n(&inode->map.root, ext2fs_le16_to_cpu(eh->eh_depth) << 16 |
+			 ext2fs_le16_to_cpu(eh->eh_entries), __ATOMIC_RELAXED);
 }
 
-static int load_extents(struct ext4_inode *inode, const struct ext3_extent *ex, unsigned int nr,
-			uint64_t low, uint64_t high)
+uint32_t extents_worst(struct ext4_inode *inode, uint32_t blocks)
 {
-	for (; nr; nr--, ex++) {
-		uint32_t len = ext2fs_le16_to_cpu(ex->ee_len);
-		struct map_extent extent = {
-			.lblk = ext2fs_le32_to_cpu(ex->ee_block),
-			.len = len > MAP_MAX_WRITTEN ? len - MAP_MAX_WRITTEN : len,
-			.pblk = (uint64_t)ext2fs_le16_to_cpu(ex->ee_start_hi) << 32 |
-				ext2fs_le32_to_cpu(ex->ee_start),
-			.unwritten = len > MAP_MAX_WRITTEN,
-		};
-		int err;
+	uint32_t root = __atomic_load_n(&inode->map.root, __ATOMIC_RELAXED);
+	uint64_t cap = node_capacity(ext4_vol(inode)), nodes = root & 0xffff, splits = 0;
+
+	if (!blocks || (!(root >> 16) && nodes + blocks <= ROOT_ENTRIES))
+		return 0;
+	/* On each level every node may be full, and be divided once by one extent more. */
+	for (unsigned int depth = root >> 16; depth; depth--) {
+		splits += nodes < blocks ? nodes : blocks;
+		nodes = nodes < blocks ? nodes * cap : blocks;
+	}
+	splits += blocks / (cap / 4) + MAX_DEPTH;
+	return splits < UINT32_MAX ? splits : UINT32_MAX;
+}
+
+/*
+ * Walking
+ */
+
+static int check_extents(struct ext4_inode *inode, const struct node *node, uint64_t low,
+			 uint64_t high)
+{
+	for (unsigned int i = 0; i < nr_of(node); i++) {
+		struct map_extent extent = get_extent(&entries_of(node)[i]);
 
 		if (!extent.len || extent.lblk < low || map_end(&extent) > high)
-			return damaged(inode, "extents out of order");
+			return map_damaged(inode, "extents out of order");
 		if (!map_valid_blocks(ext4_vol(inode), extent.pblk, extent.len))
-			return damaged(inode, "an extent lies outside the image");
+			return map_damaged(inode, "an extent lies outside the image");
 		low = map_end(&extent);
-		err = map_append(&inode->map, &extent, false);
+	}
+	return 0;
+}
+
+static int check_indexes(struct ext4_inode *inode, const struct node *node, uint64_t low,
+			 uint64_t high)
+{
+	for (unsigned int i = 0; i < nr_of(node); i++) {
+		uint64_t next = i + 1 < nr_of(node) ? key_of(node, i + 1) : high;
+
+		if (key_of(node, i) < low || next > high || key_of(node, i) >= next)
+			return map_damaged(inode, "indexes out of order");
+		if (!map_valid_blocks(ext4_vol(inode), get_child(node, i), 1))
+			return map_damaged(inode, "an index points outside the image");
+	}
+	return 0;
+}
+
+/* A node of @height levels above the leaves, all of it in [low, high). */
+static int check_node(struct ext4_inode *inode, const struct node *node, unsigned int height,
+		      unsigned int room, uint64_t low, uint64_t high)
+{
+	const struct ext3_extent_header *eh = node->eh;
+
+	if (ext2fs_le16_to_cpu(eh->eh_magic) != EXT3_EXT_MAGIC ||
+	    ext2fs_le16_to_cpu(eh->eh_depth) != height || ext2fs_le16_to_cpu(eh->eh_max) > room ||
+	    nr_of(node) > ext2fs_le16_to_cpu(eh->eh_max) ||
+	    ((height || node->pblk) && !nr_of(node)))
+		return map_damaged(inode, "header of a node");
+	return height ? check_indexes(inode, node, low, high) :
+			check_extents(inode, node, low, high);
+}
+
+/* Reads the block of a node; the rest is for check_node(). */
+static int read_node(struct ext4_inode *inode, struct node *node)
+{
+	struct ext4_volume *vol = ext4_vol(inode);
+	int err = device_read(vol, node->pblk, node->eh);
+
+	if (err)
+		return err;
+	/* eh_max says where the checksum is. */
+	if (ext2fs_le16_to_cpu(node->eh->eh_max) > node_capacity(vol))
+		return map_damaged(inode, "header of a node");
+	if (!ext2fs_extent_block_csum_verify(vol->fs, inode->vn.ino, node->eh))
+		return map_damaged(inode, "checksum of a node");
+	return 0;
+}
+
+static void *buffer_of(struct path *path, unsigned int nr)
+{
+	return path->buffers + (size_t)nr * ext4_vol(path->inode)->fs->blocksize;
+}
+
+/* The last entry that begins at or before @lblk; 0 when all begin behind it. */
+static unsigned int search(const struct node *node, uint32_t lblk)
+{
+	unsigned int low = 0, high = nr_of(node);
+
+	while (low < high) {
+		unsigned int mid = low + (high - low) / 2;
+
+		if (key_of(node, mid) > lblk)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	return low ? low - 1 : 0;
+}
+
+static int walk_down(struct path *path, uint32_t lblk)
+{
+	unsigned int cap = node_capacity(ext4_vol(path->inode));
+
+	for (unsigned int level = 0; level < path->depth; level++) {
+		struct node *node = &path->node[level], *child = node + 1;
+		unsigned int slot = search(node, lblk);
+		int err;
+
+		node->slot = slot;
+		if (slot)
+			path->low = key_of(node, slot);
+		if (slot + 1 < nr_of(node))
+			path->high = key_of(node, slot + 1);
+		*child = (struct node){ buffer_of(path, level), get_child(node, slot), 0 };
+		err = read_node(path->inode, child);
+		if (!err)
+			err = check_node(path->inode, child, path->depth - level - 1, cap,
+					 key_of(node, slot), path->high);
 		if (err)
 			return err;
 	}
 	return 0;
 }
 
-static int load_child(struct ext4_inode *inode, uint64_t pblk, unsigned int depth, uint64_t low,
-		      uint64_t high)
+static void path_end(struct path *path)
 {
-	struct ext4_volume *vol = ext4_vol(inode);
-	struct tree_level *level = &inode->map.tree->level[depth];
-	struct ext3_extent_header *eh;
-	struct tree_node node = { .pblk = pblk, .lblk = low };
-	int err;
-
-	if (!map_valid_blocks(vol, pblk, 1))
-		return damaged(inode, "an index points outside the image");
-	eh = malloc(vol->fs->blocksize);
-	if (!eh)
-		return -ENOMEM;
-	err = device_read(vol, pblk, eh);
-	/* eh_max says where the checksum is. */
-	if (!err && ext2fs_le16_to_cpu(eh->eh_max) > node_capacity(vol))
-		err = damaged(inode, "header of a block");
-	if (!err && !ext2fs_extent_block_csum_verify(vol->fs, inode->vn.ino, eh))
-		err = damaged(inode, "checksum of a block");
-	if (!err && !eh->eh_entries)
-		err = damaged(inode, "an empty block");
-	if (!err) {
-		node.nr = ext2fs_le16_to_cpu(eh->eh_entries);
-		err = level_splice(level, level->nr, 0, &node, 1);
-	}
-	if (!err)
-		err = load_node(inode, eh, depth, node_capacity(vol), low, high);
-	free(eh);
-	return err;
+	free(path->buffers);
 }
 
-static int load_indexes(struct ext4_inode *inode, const struct ext3_extent_idx *ix,
-			unsigned int nr, unsigned int depth, uint64_t low, uint64_t high)
-{
-	int err = 0;
-
-	for (unsigned int i = 0; i < nr && !err; i++) {
-		uint64_t first = ext2fs_le32_to_cpu(ix[i].ei_block);
-		uint64_t next = i + 1 < nr ? ext2fs_le32_to_cpu(ix[i + 1].ei_block) : high;
-
-		if (first < low || next > high || first >= next)
-			return damaged(inode, "indexes out of order");
-		err = load_child(inode, (uint64_t)ext2fs_le16_to_cpu(ix[i].ei_leaf_hi) << 32 |
-				 ext2fs_le32_to_cpu(ix[i].ei_leaf), depth - 1, first, next);
-	}
-	return err;
-}
-
-/* Loads what is under one block of the tree, which covers [low, high). */
-static int load_node(struct ext4_inode *inode, struct ext3_extent_header *eh, unsigned int depth,
-		     unsigned int max, uint64_t low, uint64_t high)
-{
-	unsigned int nr = ext2fs_le16_to_cpu(eh->eh_entries);
-
-	if (ext2fs_le16_to_cpu(eh->eh_magic) != EXT3_EXT_MAGIC ||
-	    ext2fs_le16_to_cpu(eh->eh_depth) != depth || ext2fs_le16_to_cpu(eh->eh_max) > max ||
-	    nr > ext2fs_le16_to_cpu(eh->eh_max) || (depth && !nr))
-		return damaged(inode, "header of a block");
-	if (depth)
-		return load_indexes(inode, EXT_FIRST_INDEX(eh), nr, depth, low, high);
-	return load_extents(inode, EXT_FIRST_EXTENT(eh), nr, low, high);
-}
-
-int extents_load(struct ext4_inode *inode)
+/* The path to the leaf that has @lblk, or would have it. path_end() in any case. */
+static int path_begin(struct path *path, struct ext4_inode *inode, uint32_t lblk)
 {
 	struct ext3_extent_header *eh = (void *)inode->raw.i_block;
 	unsigned int depth = ext2fs_le16_to_cpu(eh->eh_depth);
+	int err = map_usable(inode);
 
-	if (ext2fs_le16_to_cpu(eh->eh_magic) != EXT3_EXT_MAGIC || depth > TREE_MAX_DEPTH)
-		return damaged(inode, "header in the inode");
-	if (depth) {
-		inode->map.tree = calloc(1, sizeof(struct map_tree));
-		if (!inode->map.tree)
-			return -ENOMEM;
-		inode->map.tree->depth = depth;
-	}
-	return load_node(inode, eh, depth, ROOT_ENTRIES, 0, 1ULL << 32);
+	*path = (struct path){ .inode = inode, .depth = depth, .high = 1ULL << 32 };
+	if (err)
+		return err;
+	if (ext2fs_le16_to_cpu(eh->eh_magic) != EXT3_EXT_MAGIC || depth > MAX_DEPTH)
+		return map_damaged(inode, "header in the inode");
+	path->buffers = malloc((size_t)(depth + 4) * ext4_vol(inode)->fs->blocksize);
+	if (!path->buffers)
+		return -ENOMEM;
+	path->node[0].eh = eh;
+	err = check_node(inode, &path->node[0], depth, ROOT_ENTRIES, 0, path->high);
+	if (err)
+		return err;
+	note_root(inode);
+	return walk_down(path, lblk);
 }
 
-/*
- * Planning
- */
-
-static int plan_take(struct plan *plan, uint64_t *pblk)
+/* The part of a leaf around @lblk that is loaded at once: entries [*first, *last). */
+static void choose_window(const struct node *leaf, uint32_t lblk, unsigned int *first,
+			  unsigned int *last)
 {
-	struct ext4_volume *vol = ext4_vol(plan->inode);
-	const struct ext4_map *map = &plan->inode->map;
-	uint64_t *taken, goal;
-	int err;
+	unsigned int nr = nr_of(leaf);
 
-	goal = map->nr ? map->extents[map->nr - 1].pblk : blocks_inode_goal(plan->inode);
-	taken = realloc(plan->taken, (plan->nr_taken + 1) * sizeof(*taken));
-	if (!taken)
-		return -ENOMEM;
-	plan->taken = taken;
-	err = blocks_alloc(vol, goal, pblk);
-	if (!err)
-		taken[plan->nr_taken++] = *pblk;
+	*first = search(leaf, lblk) / LOAD_EXTENTS * LOAD_EXTENTS;
+	*last = *first + LOAD_EXTENTS < nr ? *first + LOAD_EXTENTS : nr;
+}
+
+int extents_load(struct ext4_inode *inode, uint32_t lblk)
+{
+	struct map_fill fill = { .inode = inode };
+	unsigned int first, last;
+	struct path path;
+	int err = path_begin(&path, inode, lblk);
+
+	if (!err) {
+		const struct node *leaf = &path.node[path.depth];
+		uint64_t end = path.high;
+
+		choose_window(leaf, lblk, &first, &last);
+		fill.at = path.low;
+		if (first) {
+			struct map_extent before = get_extent(&entries_of(leaf)[first - 1]);
+
+			fill.at = map_end(&before);
+		}
+		if (last < nr_of(leaf))
+			end = key_of(leaf, last);
+		for (; first < last; first++) {
+			struct map_extent extent = get_extent(&entries_of(leaf)[first]);
+
+			map_fill(&fill, &extent);
+		}
+		map_fill_end(&fill, end);
+	}
+	path_end(&path);
 	return err;
 }
 
-static int plan_give(struct plan *plan, uint64_t pblk)
+int extents_get(struct ext4_inode *inode, uint32_t lblk, struct map_extent *extent)
 {
-	uint64_t *given = realloc(plan->given, (plan->nr_given + 1) * sizeof(*given));
+	struct path path;
+	int err = path_begin(&path, inode, lblk);
 
-	if (!given)
-		return -ENOMEM;
-	plan->given = given;
-	given[plan->nr_given++] = pblk;
+	if (!err) {
+		const struct node *leaf = &path.node[path.depth];
+
+		*extent = nr_of(leaf) ? get_extent(&entries_of(leaf)[search(leaf, lblk)]) :
+					(struct map_extent){ 0 };
+		if (extent->lblk > lblk || map_end(extent) <= lblk)
+			err = map_damaged(inode, "an extent is missing");
+	}
+	path_end(&path);
+	return err;
+}
+
+/*
+ * Changing nodes. From here on nothing fails but writing, which path->err keeps.
+ */
+
+static void write_node(struct path *path, const struct node *node)
+{
+	struct ext4_inode *inode = path->inode;
+	struct ext4_volume *vol = ext4_vol(inode);
+	errcode_t err;
+	int ret;
+
+	if (!node->pblk) {
+		note_root(inode);
+		return;
+	}
+	err = ext2fs_extent_block_csum_set(vol->fs, inode->vn.ino, node->eh);
+	ret = err ? ext4_failed(vol, inode->vn.ino, err, "checksum of an extent block") :
+		    device_write(vol, node->pblk, node->eh);
+	if (ret && !path->err)
+		path->err = ret;
+}
+
+static uint64_t take_spare(struct path *path)
+{
+	assert(path->nr_spare);
+	path->grown++;
+	return path->spare[--path->nr_spare];
+}
+
+static void give_node(struct path *path, const struct node *node)
+{
+	blocks_free(ext4_vol(path->inode), node->pblk, 1);
+	path->grown--;
+}
+
+/* A node of @nr entries in a block of its own. */
+static void write_new(struct path *path, struct node *node, const struct ext3_extent *entries,
+		      unsigned int nr, unsigned int height)
+{
+	memset(node->eh, 0, ext4_vol(path->inode)->fs->blocksize);
+	set_header(node->eh, nr, room_of(path, 1), height);
+	memcpy(entries_of(node), entries, nr * sizeof(*entries));
+	write_node(path, node);
+}
+
+static void set_entries(struct node *node, unsigned int at, unsigned int old,
+			const struct ext3_extent *entries, unsigned int nr)
+{
+	struct ext3_extent *all = entries_of(node);
+	unsigned int total = nr_of(node) - old + nr;
+
+	memmove(&all[at + nr], &all[at + old], (nr_of(node) - at - old) * sizeof(*all));
+	if (nr)
+		memcpy(&all[at], entries, nr * sizeof(*all));
+	node->eh->eh_entries = ext2fs_cpu_to_le16(total);
+}
+
+/* What the root holds goes to a block below it; the path gets a level more. */
+static void grow(struct path *path)
+{
+	struct node *root = &path->node[0], *below = &path->node[1];
+	unsigned int height = ext2fs_le16_to_cpu(root->eh->eh_depth);
+	struct ext3_extent index;
+
+	memmove(&path->node[2], &path->node[1], path->depth * sizeof(*root));
+	*below = (struct node){ buffer_of(path, path->depth), take_spare(path), root->slot };
+	path->depth++;
+	write_new(path, below, entries_of(root), nr_of(root), height);
+	index = put_index(key_of(root, 0), below->pblk);
+	root->slot = 0;
+	set_header(root->eh, 0, ROOT_ENTRIES, height + 1);
+	set_entries(root, 0, 0, &index, 1);
+	write_node(path, root);
+}
+
+static void splice_node(struct path *path, unsigned int level, unsigned int at, unsigned int old,
+			const struct ext3_extent *entries, unsigned int nr);
+
+/* The same for a node that has no room for it: it is divided. */
+static void split_node(struct path *path, unsigned int level, unsigned int at, unsigned int old,
+		       const struct ext3_extent *entries, unsigned int nr)
+{
+	struct node *node = &path->node[level];
+	unsigned int had = nr_of(node), total = had - old + nr, room = room_of(path, level), left;
+	unsigned int height = path->depth - level;
+	struct node right = { buffer_of(path, path->depth), take_spare(path), 0 };
+	struct ext3_extent *all = buffer_of(path, path->depth + 1), halves[2];
+
+	memcpy(all, entries_of(node), at * sizeof(*all));
+	memcpy(&all[at], entries, nr * sizeof(*all));
+	memcpy(&all[at + nr], &entries_of(node)[at + old], (had - at - old) * sizeof(*all));
+	/* A file that grows at its end fills its nodes. */
+	left = at + old == had ? room : total / 2;
+	write_new(path, &right, &all[left], total - left, height);
+	write_new(path, node, all, left, height);
+	halves[0] = put_index(key_of(node, 0), node->pblk);
+	halves[1] = put_index(key_of(&right, 0), right.pblk);
+	splice_node(path, level - 1, path->node[level - 1].slot, 1, halves, 2);
+}
+
+/*
+ * Entries [at, at + old) of a node become the @nr others, and what follows from that for the nodes
+ * above. Blocks for all it takes are in path->spare. The path is void after it.
+ */
+static void splice_node(struct path *path, unsigned int level, unsigned int at, unsigned int old,
+			const struct ext3_extent *entries, unsigned int nr)
+{
+	struct node *node = &path->node[level];
+	uint32_t key = nr_of(node) ? key_of(node, 0) : 0;
+
+	if (!level && nr_of(node) - old + nr > ROOT_ENTRIES) {
+		grow(path);
+		node = &path->node[++level];
+	}
+	if (nr_of(node) - old + nr > room_of(path, level)) {
+		split_node(path, level, at, old, entries, nr);
+		return;
+	}
+	set_entries(node, at, old, entries, nr);
+	if (!level && !nr_of(node))
+		set_header(node->eh, 0, ROOT_ENTRIES, 0);
+	if (level && !nr_of(node)) {
+		give_node(path, node);
+		splice_node(path, level - 1, path->node[level - 1].slot, 1, NULL, 0);
+		return;
+	}
+	write_node(path, node);
+	if (level && key_of(node, 0) != key) {
+		struct ext3_extent index = put_index(key_of(node, 0), node->pblk);
+
+		splice_node(path, level - 1, path->node[level - 1].slot, 1, &index, 1);
+	}
+}
+
+/* Takes the blocks for the leaf to get @more entries. -ENOSPC: none are taken. */
+static int take_spares(struct path *path, int more)
+{
+	struct ext4_volume *vol = ext4_vol(path->inode);
+	unsigned int need = 0;
+	uint64_t goal;
+
+	for (int level = path->depth; level >= 0; level--) {
+		if ((int)nr_of(&path->node[level]) + more <= (int)room_of(path, level))
+			break;
+		need++;
+		more = 1;
+		if (!level && path->depth == MAX_DEPTH)
+			return -EFBIG;
+	}
+	goal = path->depth ? path->node[path->depth].pblk : blocks_inode_goal(path->inode);
+	while (path->nr_spare < need) {
+		int err = blocks_alloc(vol, goal, &path->spare[path->nr_spare]);
+
+		if (err) {
+			while (path->nr_spare)
+				blocks_free(vol, path->spare[--path->nr_spare], 1);
+			return err;
+		}
+		path->nr_spare++;
+	}
 	return 0;
 }
 
-/* First block of the file in entry @i of level @lvl, as it will be. */
-static uint32_t plan_key(const struct plan *plan, unsigned int lvl, unsigned int i)
-{
-	const struct map_extent *extents = plan->inode->map.extents;
-
-	if (lvl)
-		return plan->tree->level[lvl - 1].nodes[i].lblk;
-	if (i < plan->at)
-		return extents[i].lblk;
-	if (i < plan->at + plan->nr)
-		return plan->extents[i - plan->at].lblk;
-	return extents[i - plan->nr + plan->old].lblk;
-}
-
 /*
- * Gives @total entries of level @lvl, the first being number @pos, to blocks: those of @have nodes
- * at @first, which may be none, and new ones. @fill: the blocks are filled one after the other (a
- * file that grows at its end), not evenly.
+ * Making the tree smaller
  */
-static int plan_spread(struct plan *plan, unsigned int lvl, unsigned int first, unsigned int have,
-		       unsigned int total, unsigned int pos, bool fill, unsigned int *made)
+
+/* Joins child @at of the node with the next one if both together are little. */
+static int join_children(struct path *path, unsigned int level, unsigned int at)
 {
-	unsigned int cap = node_capacity(ext4_vol(plan->inode));
-	unsigned int want = (total + cap - 1) / cap;
-	struct tree_level *level = &plan->tree->level[lvl];
-	struct tree_node *nodes = calloc(want ? want : 1, sizeof(*nodes));
-	int err = nodes ? 0 : -ENOMEM;
+	struct node *node = &path->node[level];
+	unsigned int height = path->depth - level - 1, cap = node_capacity(ext4_vol(path->inode));
+	struct node left = { buffer_of(path, path->depth), get_child(node, at), 0 };
+	struct node right = { buffer_of(path, path->depth + 1), get_child(node, at + 1), 0 };
+	uint64_t high = at + 2 < nr_of(node) ? key_of(node, at + 2) : 1ULL << 32;
+	int err;
 
-	for (unsigned int i = 0; i < want && !err; i++) {
-		unsigned int left = want - i;
-
-		nodes[i].dirty = true;
-		nodes[i].lblk = plan_key(plan, lvl, pos);
-		nodes[i].nr = fill ? (total < cap ? total : cap) : (total + left - 1) / left;
-		total -= nodes[i].nr;
-		pos += nodes[i].nr;
-		if (i < have)
-			nodes[i].pblk = level->nodes[first + i].pblk;
-		else
-			err = plan_take(plan, &nodes[i].pblk);
-	}
-	for (unsigned int i = want; i < have && !err; i++)
-		err = plan_give(plan, level->nodes[first + i].pblk);
+	err = read_node(path->inode, &left);
 	if (!err)
-		err = level_splice(level, first, have, nodes, want);
-	free(nodes);
-	*made = want;
-	return err;
-}
-
-/* Entries [at, at + old) of level @lvl have become @nr: settles this level and those above. */
-static int plan_level(struct plan *plan, unsigned int lvl, unsigned int at, unsigned int old,
-		      unsigned int nr)
-{
-	struct tree_level *level = &plan->tree->level[lvl];
-	unsigned int cap = node_capacity(ext4_vol(plan->inode));
-	unsigned int first = 0, pos = 0, have = 1, span, total, made;
-	bool at_end;
-	uint32_t key;
-	int err;
-
-	while (first + 1 < level->nr && (pos + level->nodes[first].nr < at ||
-					 (old && pos + level->nodes[first].nr == at)))
-		pos += level->nodes[first++].nr;
-	span = level->nodes[first].nr;
-	while (pos + span < at + old)
-		span += level->nodes[first + have++].nr;
-	at_end = nr > old && first + have == level->nr && pos + span == at + old;
-	total = span - old + nr;
-	if (nr < old && first && total + level->nodes[first - 1].nr <= cap / 2) {
-		first--;
-		have++;
-		pos -= level->nodes[first].nr;
-		total += level->nodes[first].nr;
-	} else if (nr < old && first + have < level->nr &&
-		   total + level->nodes[first + have].nr <= cap / 2) {
-		total += level->nodes[first + have++].nr;
-	}
-
-	key = level->nodes[first].lblk;
-	err = plan_spread(plan, lvl, first, have, total, pos, at_end, &made);
-	if (err || lvl + 1 == plan->tree->depth)
+		err = read_node(path->inode, &right);
+	if (!err)
+		err = check_node(path->inode, &left, height, cap, 0, key_of(node, at + 1));
+	if (!err)
+		err = check_node(path->inode, &right, height, cap, key_of(node, at + 1), high);
+	if (err || nr_of(&left) + nr_of(&right) > cap / 2)
 		return err;
-	if (have == 1 && made == 1 && level->nodes[first].lblk == key)
-		return 0;
-	return plan_level(plan, lvl + 1, first, have, made);
+	set_entries(&left, nr_of(&left), 0, entries_of(&right), nr_of(&right));
+	write_node(path, &left);
+	give_node(path, &right);
+	splice_node(path, level, at + 1, 1, NULL, 0);
+	return 0;
 }
 
-/* Makes the tree as high as its entries need. */
-static int plan_height(struct plan *plan)
+/* The root takes over what a sole child has, if it is little. */
+static int lower(struct path *path, bool *done)
 {
-	struct map_tree *tree = plan->tree;
+	struct node *root = &path->node[0];
+	struct node child = { buffer_of(path, path->depth), get_child(root, 0), 0 };
+	int err = read_node(path->inode, &child);
 
-	while (tree->depth) {
-		struct tree_level *top = &tree->level[tree->depth - 1];
-		unsigned int total = 0;
-		int err;
+	*done = false;
+	if (!err)
+		err = check_node(path->inode, &child, path->depth - 1,
+				 node_capacity(ext4_vol(path->inode)), 0, 1ULL << 32);
+	if (err || nr_of(&child) > ROOT_ENTRIES)
+		return err;
+	set_header(root->eh, 0, ROOT_ENTRIES, path->depth - 1);
+	set_entries(root, 0, 0, entries_of(&child), nr_of(&child));
+	write_node(path, root);
+	give_node(path, &child);
+	*done = true;
+	return 0;
+}
 
-		for (unsigned int i = 0; i < top->nr; i++)
-			total += top->nodes[i].nr;
-		if (total > ROOT_ENTRIES)
+/* After entries have gone at @lblk: joins little nodes on its path, from the leaf up. */
+static int tidy(struct ext4_inode *inode, uint32_t lblk, int64_t *grown)
+{
+	unsigned int cap = node_capacity(ext4_vol(inode));
+	bool lowered = true;
+	struct path path;
+	int err = path_begin(&path, inode, lblk);
+
+	for (int level = path.depth; !err && level > 0; level--) {
+		struct node *parent = &path.node[level - 1];
+		unsigned int at = parent->slot;
+
+		if (nr_of(&path.node[level]) > cap / 4)
 			break;
-		for (unsigned int i = 0; i < top->nr; i++) {
-			err = plan_give(plan, top->nodes[i].pblk);
-			if (err)
-				return err;
-		}
-		top->nr = 0;
-		tree->depth--;
+		if (at + 1 == nr_of(parent))
+			at--;
+		if (nr_of(parent) > 1)
+			err = join_children(&path, level - 1, at);
 	}
-	for (;;) {
-		unsigned int made, total = plan->total;
-		int err;
-
-		if (tree->depth)
-			total = tree->level[tree->depth - 1].nr;
-		if (total <= ROOT_ENTRIES)
-			return 0;
-		if (tree->depth == TREE_MAX_DEPTH)
-			return -EFBIG;
-		err = plan_spread(plan, tree->depth, 0, 0, total, 0, false, &made);
-		if (err)
-			return err;
-		tree->depth++;
+	while (!err && lowered && path.depth && nr_of(&path.node[0]) == 1) {
+		err = lower(&path, &lowered);
+		path.depth -= lowered;
 	}
-}
-
-static struct map_tree *tree_copy(const struct map_tree *old)
-{
-	struct map_tree *tree = calloc(1, sizeof(*tree));
-
-	if (!tree || !old)
-		return tree;
-	tree->depth = old->depth;
-	for (unsigned int i = 0; i < old->depth; i++) {
-		const struct tree_level *from = &old->level[i];
-
-		if (level_splice(&tree->level[i], 0, 0, from->nodes, from->nr)) {
-			extents_free_tree(tree);
-			return NULL;
-		}
-	}
-	return tree;
+	*grown += path.grown;
+	err = err ? err : path.err;
+	path_end(&path);
+	return err;
 }
 
 /*
- * Writing
+ * Changing extents
  */
 
-static void put_extent(struct ext3_extent *ex, const struct map_extent *extent)
+/* What takes the place of a leaf's entries [at, at + old): left rest, middle, right rest. */
+struct splice {
+	unsigned int at, old, nr;
+	struct map_extent extents[3];
+};
+
+static bool can_join(const struct map_extent *a, const struct map_extent *b)
 {
-	ex->ee_block = ext2fs_cpu_to_le32(extent->lblk);
-	ex->ee_len = ext2fs_cpu_to_le16(extent->len + (extent->unwritten ? MAP_MAX_WRITTEN : 0));
-	ex->ee_start = ext2fs_cpu_to_le32((uint32_t)extent->pblk);
-	ex->ee_start_hi = ext2fs_cpu_to_le16(extent->pblk >> 32);
+	return map_end(a) == b->lblk && a->pblk + a->len == b->pblk &&
+	       a->unwritten == b->unwritten &&
+	       a->len + b->len <= (a->unwritten ? MAP_MAX_UNWRITTEN : MAP_MAX_WRITTEN);
 }
 
-static void put_index(struct ext3_extent_idx *ix, const struct tree_node *node)
+static void add_extent(struct splice *splice, const struct map_extent *extent)
 {
-	ix->ei_block = ext2fs_cpu_to_le32(node->lblk);
-	ix->ei_leaf = ext2fs_cpu_to_le32((uint32_t)node->pblk);
-	ix->ei_leaf_hi = ext2fs_cpu_to_le16(node->pblk >> 32);
-	ix->ei_unused = 0;
+	struct map_extent *last = splice->nr ? &splice->extents[splice->nr - 1] : NULL;
+
+	if (last && can_join(last, extent))
+		last->len += extent->len;
+	else
+		splice->extents[splice->nr++] = *extent;
 }
 
-/* Fills a block of the tree with @nr entries of level @lvl, from number @pos on. */
-static void put_node(struct ext4_inode *inode, struct ext3_extent_header *eh, unsigned int lvl,
-		     unsigned int pos, unsigned int nr, unsigned int max)
+/* Entry @i of the leaf; len 0 when there is none. */
+static struct map_extent leaf_extent(const struct node *leaf, unsigned int i)
 {
-	eh->eh_magic = ext2fs_cpu_to_le16(EXT3_EXT_MAGIC);
-	eh->eh_entries = ext2fs_cpu_to_le16(nr);
-	eh->eh_max = ext2fs_cpu_to_le16(max);
-	eh->eh_depth = ext2fs_cpu_to_le16(lvl);
-	for (unsigned int i = 0; i < nr; i++) {
-		if (lvl)
-			put_index(EXT_FIRST_INDEX(eh) + i,
-				  &inode->map.tree->level[lvl - 1].nodes[pos + i]);
-		else
-			put_extent(EXT_FIRST_EXTENT(eh) + i, &inode->map.extents[pos + i]);
-	}
+	return i < nr_of(leaf) ? get_extent(&entries_of(leaf)[i]) : (struct map_extent){ 0 };
 }
 
-static int write_node(struct ext4_inode *inode, void *buf, unsigned int lvl, unsigned int pos,
-		      const struct tree_node *node)
+static void plan_splice(const struct node *leaf, struct splice *splice, uint32_t lblk,
+			uint64_t end, const struct map_extent *mid)
 {
-	struct ext4_volume *vol = ext4_vol(inode);
-	errcode_t err;
+	unsigned int i = search(leaf, lblk), stop;
+	struct map_extent near = leaf_extent(leaf, i);
 
-	memset(buf, 0, vol->fs->blocksize);
-	put_node(inode, buf, lvl, pos, node->nr, node_capacity(vol));
-	err = ext2fs_extent_block_csum_set(vol->fs, inode->vn.ino, buf);
-	if (err)
-		return ext4_failed(vol, inode->vn.ino, err, "checksum of an extent block");
-	return device_write(vol, node->pblk, buf);
-}
-
-/* Writes all blocks that have changed, and the root into the inode. */
-static int write_tree(struct ext4_inode *inode)
-{
-	struct map_tree *tree = inode->map.tree;
-	unsigned int depth = tree ? tree->depth : 0;
-	void *buf = depth ? malloc(ext4_vol(inode)->fs->blocksize) : NULL;
-	int err = depth && !buf ? -ENOMEM : 0;
-
-	for (unsigned int lvl = 0; lvl < depth && !err; lvl++) {
-		struct tree_level *level = &tree->level[lvl];
-		unsigned int pos = 0;
-
-		for (unsigned int i = 0; i < level->nr && !err; pos += level->nodes[i++].nr) {
-			if (!level->nodes[i].dirty)
-				continue;
-			err = write_node(inode, buf, lvl, pos, &level->nodes[i]);
-			if (!err)
-				level->nodes[i].dirty = false;
+	if (near.len && map_end(&near) <= lblk)
+		near = leaf_extent(leaf, ++i);
+	*splice = (struct splice){ .at = i };
+	if (near.len && near.lblk < lblk) {
+		near.len = lblk - near.lblk;
+		add_extent(splice, &near);
+	} else if (mid && i) {
+		near = leaf_extent(leaf, i - 1);
+		if (can_join(&near, mid)) {
+			splice->at--;
+			add_extent(splice, &near);
 		}
 	}
-	free(buf);
-	extents_init(inode);
-	put_node(inode, (void *)inode->raw.i_block, depth, 0,
-		 depth ? tree->level[depth - 1].nr : inode->map.nr, ROOT_ENTRIES);
+	if (mid)
+		add_extent(splice, mid);
+	for (stop = i; near = leaf_extent(leaf, stop), near.len && near.lblk < end; stop++) {
+		uint32_t skip = end - near.lblk;
+
+		if (map_end(&near) <= end)
+			continue;
+		near.lblk += skip;
+		near.pblk += skip;
+		near.len -= skip;
+		add_extent(splice, &near);
+	}
+	if (near.len && splice->nr && can_join(&splice->extents[splice->nr - 1], &near)) {
+		add_extent(splice, &near);
+		stop++;
+	}
+	splice->old = stop - splice->at;
+}
+
+/* Frees what the entries that have gone had in [lblk, end). */
+static void free_blocks(struct ext4_inode *inode, const struct ext3_extent *gone, unsigned int nr,
+			uint32_t lblk, uint64_t end)
+{
+	for (; nr; nr--, gone++) {
+		struct map_extent extent = get_extent(gone);
+		uint64_t from = extent.lblk > lblk ? extent.lblk : lblk;
+		uint64_t stop = map_end(&extent) < end ? map_end(&extent) : end;
+
+		if (from >= stop)
+			continue;
+		blocks_free(ext4_vol(inode), extent.pblk + (from - extent.lblk), stop - from);
+		map_count_blocks(inode, -(int64_t)(stop - from));
+	}
+}
+
+static int replace_in_leaf(struct path *path, uint32_t lblk, uint64_t end,
+			   const struct map_extent *mid)
+{
+	struct node *leaf = &path->node[path->depth];
+	struct ext3_extent entries[3], *gone;
+	struct splice splice;
+	int err;
+
+	plan_splice(leaf, &splice, lblk, end, mid);
+	if (!splice.old && !splice.nr)
+		return 0;
+	gone = malloc((splice.old + 1) * sizeof(*gone));
+	if (!gone)
+		return -ENOMEM;
+	memcpy(gone, &entries_of(leaf)[splice.at], splice.old * sizeof(*gone));
+	for (unsigned int i = 0; i < splice.nr; i++)
+		entries[i] = put_extent(&splice.extents[i]);
+	err = take_spares(path, (int)splice.nr - (int)splice.old);
+	if (!err) {
+		splice_node(path, path->depth, splice.at, splice.old, entries, splice.nr);
+		if (!mid)
+			free_blocks(path->inode, gone, splice.old, lblk, end);
+		if (splice.nr < splice.old && !path->err)
+			path->err = tidy(path->inode, lblk, &path->grown);
+		map_count_blocks(path->inode, path->grown);
+		err = path->err;
+	}
+	free(gone);
 	return err;
 }
 
-static int plan_make(struct plan *plan)
+int extents_replace(struct ext4_inode *inode, uint32_t lblk, uint64_t *end,
+		    const struct map_extent *mid)
 {
-	int err;
+	struct map_extent part;
+	struct path path;
+	int err = path_begin(&path, inode, lblk);
 
-	plan->tree = tree_copy(plan->inode->map.tree);
-	if (!plan->tree)
-		return -ENOMEM;
-	if (plan->tree->depth) {
-		err = plan_level(plan, 0, plan->at, plan->old, plan->nr);
-		if (err)
-			return err;
+	if (!err) {
+		uint32_t most = mid && mid->unwritten ? MAP_MAX_UNWRITTEN : MAP_MAX_WRITTEN;
+
+		if (*end > path.high)
+			*end = path.high;
+		if (mid) {
+			if (*end - lblk > most)
+				*end = lblk + most;
+			part = *mid;
+			part.len = *end - lblk;
+		}
+		err = replace_in_leaf(&path, lblk, *end, mid ? &part : NULL);
 	}
-	return plan_height(plan);
-}
-
-int extents_splice(struct ext4_inode *inode, unsigned int at, unsigned int old,
-		   const struct map_extent *extents, unsigned int nr)
-{
-	struct ext4_volume *vol = ext4_vol(inode);
-	struct ext4_map *map = &inode->map;
-	struct plan plan = { .inode = inode, .at = at, .old = old, .nr = nr, .extents = extents,
-			     .total = map->nr - old + nr };
-	int err = map_room(map, nr > old ? nr - old : 0);
-
-	if (!err && (map->tree || plan.total > ROOT_ENTRIES))
-		err = plan_make(&plan);
-	if (err) {
-		for (unsigned int i = 0; i < plan.nr_taken; i++)
-			blocks_free(vol, plan.taken[i], 1);
-		extents_free_tree(plan.tree);
-		goto out;
-	}
-
-	map_splice(map, at, old, extents, nr);
-	extents_free_tree(map->tree);
-	map->tree = plan.tree;
-	if (map->tree && !map->tree->depth) {
-		extents_free_tree(map->tree);
-		map->tree = NULL;
-	}
-	for (unsigned int i = 0; i < plan.nr_given; i++)
-		blocks_free(vol, plan.given[i], 1);
-	map_count_blocks(inode, (int64_t)plan.nr_taken - plan.nr_given);
-	err = write_tree(inode);
-out:
-	free(plan.taken);
-	free(plan.given);
+	path_end(&path);
 	return err;
 }

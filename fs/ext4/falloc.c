@@ -81,9 +81,11 @@ static int finish(struct ext4_inode *inode, loff_t end, bool keep_size)
 	return err ? err : file_update(inode, mapping_size(mapping), VATTR_MTIME | VATTR_CTIME);
 }
 
-static int remove_blocks(struct ext4_inode *inode, const struct range *range)
+/* The range's whole blocks become a hole, or unwritten: a change of its own. */
+static int empty_blocks(struct ext4_inode *inode, const struct range *range, bool keep)
 {
 	struct ext4_volume *vol = ext4_vol(inode);
+	uint32_t len = range->stop - range->first;
 	int err;
 
 	if (range->first >= range->stop)
@@ -91,22 +93,8 @@ static int remove_blocks(struct ext4_inode *inode, const struct range *range)
 	err = ext4_begin(vol);
 	if (err)
 		return err;
-	err = map_remove(inode, range->first, range->stop - range->first);
-	ext4_end(vol);
-	return err;
-}
-
-static int make_unwritten(struct ext4_inode *inode, const struct range *range)
-{
-	struct ext4_volume *vol = ext4_vol(inode);
-	int err;
-
-	if (range->first >= range->stop)
-		return 0;
-	err = ext4_begin(vol);
-	if (err)
-		return err;
-	err = map_set_unwritten(inode, range->first, range->stop - range->first);
+	err = keep ? map_set_unwritten(inode, range->first, len) :
+		     map_remove(inode, range->first, len);
 	ext4_end(vol);
 	return err;
 }
@@ -119,11 +107,11 @@ static int punch_hole(struct ext4_inode *inode, loff_t start, loff_t end)
 	filemap_invalidate_lock(&inode->vn.mapping);
 	/* A hole divides an extent, too. If that needs a block that is not there, it shows here. */
 	if (map_is_extents(inode) && blocks_tight(ext4_vol(inode)))
-		err = make_unwritten(inode, &range);
+		err = empty_blocks(inode, &range, true);
 	if (!err)
 		err = truncate_hole(&inode->vn.mapping, range.start, range.end);
 	if (!err)
-		err = remove_blocks(inode, &range);
+		err = empty_blocks(inode, &range, false);
 	filemap_invalidate_unlock(&inode->vn.mapping);
 	return err ? err : finish(inode, 0, true);
 }
@@ -138,11 +126,11 @@ static int zero_range(struct ext4_inode *inode, loff_t start, loff_t end, bool k
 	filemap_invalidate_lock(&inode->vn.mapping);
 	/* What fails for want of space comes before data is dropped. A flusher may make blocks
 	 * written as long as their folios are dirty: hence once more after. */
-	err = make_unwritten(inode, &range);
+	err = empty_blocks(inode, &range, true);
 	if (!err)
 		err = truncate_hole(&inode->vn.mapping, range.start, range.end);
 	if (!err)
-		err = make_unwritten(inode, &range);
+		err = empty_blocks(inode, &range, true);
 	filemap_invalidate_unlock(&inode->vn.mapping);
 	return err ? err : finish(inode, end, keep_size);
 }

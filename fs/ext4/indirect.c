@@ -3,9 +3,10 @@
  * Indirect maps: the image's form of a block map on ext2 and ext3, and of older files on ext4.
  *
  * The inode holds twelve pointers to data blocks and three to indirect blocks of one, two and three
- * levels. A pointer of 0 is a hole. Loading walks all of it into the map's array; a change walks
- * from the inode to the lowest indirect blocks of its range and writes each of these once, so a run
- * of blocks costs about as much as its pointers.
+ * levels. A pointer of 0 is a hole, of all the blocks that would be under it. Looking for a block of
+ * the file walks down to its pointer and loads some more around it; a change walks from the inode to
+ * the lowest indirect blocks of its range and writes each of these once, so a run of blocks costs
+ * about as much as its pointers.
  *
  * Locks: all under the volume lock.
  */
@@ -55,62 +56,194 @@ static uint32_t *slot_of(struct ext4_inode *inode, unsigned int level)
  * Loading
  */
 
-struct walk {
-	struct ext4_inode *inode;
-	uint64_t budget;	/* indirect blocks that may still be met: a loop ends */
-};
+#define LOAD_POINTERS 256u	/* of one window */
 
-static int load_block(struct walk *walk, uint64_t lblk, uint64_t pblk)
+/* Loads @nr pointers to data, for the blocks of the file from @lblk on. */
+static int load_pointers(struct ext4_inode *inode, const uint32_t *pointers, uint64_t lblk,
+			 uint32_t nr, bool swap)
 {
-	struct map_extent extent = { .lblk = lblk, .len = 1, .pblk = pblk };
+	struct map_fill fill = { .inode = inode, .at = lblk };
 
-	if (!map_valid_blocks(ext4_vol(walk->inode), pblk, 1) || lblk >= UINT32_MAX)
-		return ext4_corrupt(ext4_vol(walk->inode), walk->inode->vn.ino, -EUCLEAN,
-				    "block %llu of the file: a pointer outside the image",
-				    (unsigned long long)lblk);
-	return map_append(&walk->inode->map, &extent, true);
+	for (uint32_t i = 0; i < nr; i++) {
+		struct map_extent extent = {
+			.lblk = lblk + i, .len = 1,
+			.pblk = swap ? ext2fs_le32_to_cpu(pointers[i]) : pointers[i],
+		};
+
+		if (!extent.pblk)
+			continue;
+		if (!map_valid_blocks(ext4_vol(inode), extent.pblk, 1) || lblk + i >= UINT32_MAX)
+			return map_damaged(inode, "a pointer outside the image");
+		map_fill(&fill, &extent);
+	}
+	map_fill_end(&fill, lblk + nr);
+	return 0;
 }
 
-static int load_level(struct walk *walk, uint64_t lblk, uint64_t pblk, unsigned int level)
+/* The indirect block of @level at @pblk covers the file from @first on, @lblk is in it. */
+static int load_under(struct ext4_inode *inode, uint64_t pblk, unsigned int level, uint64_t first,
+		      uint32_t lblk)
 {
-	struct ext4_volume *vol = ext4_vol(walk->inode);
-	uint32_t *block;
+	struct ext4_volume *vol = ext4_vol(inode);
+	uint32_t *block = malloc(vol->fs->blocksize);
+	int err = 0;
+
+	if (!block)
+		return -ENOMEM;
+	for (; pblk; level--) {
+		uint64_t span = span_of(vol, level - 1);
+		uint32_t i = (lblk - first) / span;
+
+		err = map_valid_blocks(vol, pblk, 1) ? device_read(vol, pblk, block) :
+						       map_damaged(inode, "an indirect block");
+		if (err)
+			goto out;
+		if (level == 1) {
+			i &= ~(LOAD_POINTERS - 1);
+			err = load_pointers(inode, &block[i], first + i, LOAD_POINTERS, true);
+			goto out;
+		}
+		first += i * span;
+		pblk = ext2fs_le32_to_cpu(block[i]);
+	}
+	map_store(inode, &(struct map_extent){ .lblk = first }, first + span_of(vol, level));
+out:
+	free(block);
+	return err;
+}
+
+int indirect_load(struct ext4_inode *inode, uint32_t lblk)
+{
+	struct ext4_volume *vol = ext4_vol(inode);
+	int err = map_usable(inode);
+
+	if (err)
+		return err;
+	if (lblk < MAP_DIRECT)
+		return load_pointers(inode, inode->raw.i_block, 0, MAP_DIRECT, false);
+	for (unsigned int level = 1; level <= IND_LEVELS; level++) {
+		uint64_t first = first_of(vol, level);
+
+		if (lblk < first + span_of(vol, level))
+			return load_under(inode, *slot_of(inode, level), level, first, lblk);
+	}
+	/* Behind all that a map of this kind can have. */
+	map_store(inode, &(struct map_extent){ .lblk = indirect_max_blocks(vol) }, UINT32_MAX);
+	return 0;
+}
+
+/*
+ * Clearing
+ */
+
+struct clear {
+	struct ext4_inode *inode;
+	uint64_t start, end;	/* blocks of the file */
+	bool free;		/* the blocks of data go, not only the pointers to them */
+	uint64_t run, run_len;	/* blocks of data that are to be freed, side by side */
+};
+
+static void free_run(struct clear *clear)
+{
+	if (clear->free && clear->run_len) {
+		blocks_free(ext4_vol(clear->inode), clear->run, clear->run_len);
+		map_count_blocks(clear->inode, -(int64_t)clear->run_len);
+	}
+	clear->run_len = 0;
+}
+
+static int clear_pointer(struct clear *clear, uint32_t pblk)
+{
+	if (!pblk)
+		return 0;
+	if (!map_valid_blocks(ext4_vol(clear->inode), pblk, 1))
+		return map_damaged(clear->inode, "a pointer outside the image");
+	if (!clear->run_len || clear->run + clear->run_len != pblk) {
+		free_run(clear);
+		clear->run = pblk;
+	}
+	clear->run_len++;
+	return 0;
+}
+
+/* Clears what of the range is under *@slot; frees its block and clears it when all is gone. */
+static int clear_level(struct clear *clear, uint32_t *slot, unsigned int level, uint64_t first)
+{
+	struct ext4_inode *inode = clear->inode;
+	struct ext4_volume *vol = ext4_vol(inode);
+	uint64_t span = span_of(vol, level - 1), at = ext2fs_le32_to_cpu(*slot);
+	uint32_t *block, i, last;
+	bool changed = false, empty = true;
 	int err;
 
-	if (!level)
-		return load_block(walk, lblk, pblk);
-	if (!map_valid_blocks(vol, pblk, 1) || !walk->budget--)
-		return ext4_corrupt(vol, walk->inode->vn.ino, -EUCLEAN, "indirect block %llu",
-				    (unsigned long long)pblk);
+	/* A free one was met before: the pointers go in a circle. */
+	if (!map_valid_blocks(vol, at, 1) || !ext2fs_test_block_bitmap2(vol->fs->block_map, at))
+		return map_damaged(inode, "an indirect block");
 	block = malloc(vol->fs->blocksize);
 	if (!block)
 		return -ENOMEM;
-	err = device_read(vol, pblk, block);
-	for (uint32_t i = 0; i < pointers(vol) && !err; i++) {
-		if (block[i])
-			err = load_level(walk, lblk + i * span_of(vol, level - 1),
-					 ext2fs_le32_to_cpu(block[i]), level - 1);
+	err = device_read(vol, at, block);
+	i = clear->start > first ? (clear->start - first) / span : 0;
+	last = (clear->end - 1 - first) / span < pointers(vol) ? (clear->end - 1 - first) / span :
+								  pointers(vol) - 1;
+	for (; i <= last && !err; i++) {
+		if (!block[i])
+			continue;
+		if (level > 1) {
+			err = clear_level(clear, &block[i], level - 1, first + i * span);
+		} else {
+			err = clear_pointer(clear, ext2fs_le32_to_cpu(block[i]));
+			block[i] = err ? block[i] : 0;
+		}
+		changed |= !block[i];
+	}
+	for (i = 0; i < pointers(vol) && empty; i++)
+		empty = !block[i];
+	if (empty && !err) {
+		blocks_free(vol, at, 1);
+		map_count_blocks(inode, -1);
+		*slot = 0;
+	} else if (changed) {
+		int werr = device_write(vol, at, block);
+
+		err = err ? err : werr;
 	}
 	free(block);
 	return err;
 }
 
-int indirect_load(struct ext4_inode *inode)
+static int clear_range(struct clear *clear)
 {
+	struct ext4_inode *inode = clear->inode;
 	struct ext4_volume *vol = ext4_vol(inode);
-	struct walk walk = { inode, ext2fs_blocks_count(vol->fs->super) };
-	int err = 0;
+	int err = map_usable(inode);
 
-	for (unsigned int i = 0; i < MAP_DIRECT && !err; i++) {
-		if (inode->raw.i_block[i])
-			err = load_block(&walk, i, inode->raw.i_block[i]);
+	if (err)
+		return err;
+	for (uint64_t lblk = clear->start; lblk < clear->end && lblk < MAP_DIRECT; lblk++) {
+		err = clear_pointer(clear, inode->raw.i_block[lblk]);
+		if (err)
+			break;
+		inode->raw.i_block[lblk] = 0;
 	}
 	for (unsigned int level = 1; level <= IND_LEVELS && !err; level++) {
-		if (*slot_of(inode, level))
-			err = load_level(&walk, first_of(vol, level), *slot_of(inode, level),
-					 level);
+		uint64_t first = first_of(vol, level);
+		uint32_t slot = ext2fs_cpu_to_le32(*slot_of(inode, level));
+
+		if (!slot || clear->end <= first || clear->start >= first + span_of(vol, level))
+			continue;
+		err = clear_level(clear, &slot, level, first);
+		*slot_of(inode, level) = ext2fs_le32_to_cpu(slot);
 	}
+	free_run(clear);
 	return err;
+}
+
+int indirect_clear(struct ext4_inode *inode, uint64_t start, uint64_t end)
+{
+	struct clear clear = { .inode = inode, .start = start, .end = end, .free = true };
+
+	return clear_range(&clear);
 }
 
 /*
@@ -182,8 +315,12 @@ out:
 int indirect_set(struct ext4_inode *inode, uint32_t lblk, uint64_t pblk, uint32_t len)
 {
 	struct ext4_volume *vol = ext4_vol(inode);
-	int err = 0;
+	uint64_t end = lblk + (uint64_t)len;
+	uint32_t start = lblk;
+	int err = map_usable(inode);
 
+	if (err)
+		return err;
 	if (pblk + len - 1 > UINT32_MAX)
 		return -ENOSPC;
 	for (; len && lblk < MAP_DIRECT; len--)
@@ -201,71 +338,9 @@ int indirect_set(struct ext4_inode *inode, uint32_t lblk, uint64_t pblk, uint32_
 		pblk += part;
 		len -= part;
 	}
-	return len && !err ? -EFBIG : err;
-}
-
-/*
- * Clearing
- */
-
-/* Clears what of [start, end) is under *@slot; frees its block and clears it when all is gone. */
-static int clear_level(struct ext4_inode *inode, uint32_t *slot, unsigned int level,
-		       uint64_t first, uint64_t start, uint64_t end)
-{
-	struct ext4_volume *vol = ext4_vol(inode);
-	uint64_t span = span_of(vol, level - 1), at = ext2fs_le32_to_cpu(*slot);
-	uint32_t *block, i, last;
-	bool changed = false, empty = true;
-	int err;
-
-	block = malloc(vol->fs->blocksize);
-	if (!block)
-		return -ENOMEM;
-	err = device_read(vol, at, block);
-	i = start > first ? (start - first) / span : 0;
-	last = (end - 1 - first) / span < pointers(vol) ? (end - 1 - first) / span :
-							   pointers(vol) - 1;
-	for (; i <= last && !err; i++) {
-		if (!block[i])
-			continue;
-		if (level == 1)
-			block[i] = 0;
-		else
-			err = clear_level(inode, &block[i], level - 1, first + i * span, start,
-					  end);
-		changed |= !block[i];
-	}
+	if (len && !err)
+		err = -EFBIG;
 	if (err)
-		goto out;
-	for (i = 0; i < pointers(vol) && empty; i++)
-		empty = !block[i];
-	if (empty) {
-		blocks_free(vol, at, 1);
-		map_count_blocks(inode, -1);
-		*slot = 0;
-	} else if (changed) {
-		err = device_write(vol, at, block);
-	}
-out:
-	free(block);
-	return err;
-}
-
-int indirect_clear(struct ext4_inode *inode, uint64_t start, uint64_t end)
-{
-	struct ext4_volume *vol = ext4_vol(inode);
-	int err = 0;
-
-	for (uint64_t lblk = start; lblk < end && lblk < MAP_DIRECT; lblk++)
-		inode->raw.i_block[lblk] = 0;
-	for (unsigned int level = 1; level <= IND_LEVELS && !err; level++) {
-		uint64_t first = first_of(vol, level);
-		uint32_t slot = ext2fs_cpu_to_le32(*slot_of(inode, level));
-
-		if (!slot || end <= first || start >= first + span_of(vol, level))
-			continue;
-		err = clear_level(inode, &slot, level, first, start, end);
-		*slot_of(inode, level) = ext2fs_le32_to_cpu(slot);
-	}
+		clear_range(&(struct clear){ .inode = inode, .start = start, .end = end });
 	return err;
 }

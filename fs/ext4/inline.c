@@ -79,6 +79,8 @@ static int move_to_block(struct ext4_inode *inode, const void *data, size_t len)
 	err = map_alloc(inode, 0, 1, false);
 	if (!err)
 		err = map_find_locked(inode, 0, &found);
+	if (!err && !found.pblk)
+		err = -ENOMEM;	/* no memory for the map: until it is done the image does not say */
 	return err ? err : write_block(vol, found.pblk, data, len);
 }
 
@@ -123,7 +125,7 @@ int inline_convert(struct ext4_inode *inode)
 		err = -EUCLEAN;
 	if (err)
 		return err;
-	map_begin(inode);
+	map_drop(inode);
 	err = move_to_block(inode, data, len);
 	if (err) {
 		map_remove(inode, 0, 1);

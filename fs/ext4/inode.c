@@ -111,7 +111,6 @@ static void icache_remove(struct ext4_volume *vol, struct ext4_inode *inode)
 	while (*slot != inode)
 		slot = &(*slot)->hash_next;
 	*slot = inode->hash_next;
-	vol->icache_count--;
 }
 
 /* With one reference, for number @ino, not in the table */
@@ -167,10 +166,19 @@ void inode_free(struct ext4_inode *inode)
 		filemap_invalidate_unlock(&inode->vn.mapping);
 		mapping_finish(&inode->vn.mapping);
 	}
-	map_finish(&inode->map);
+	map_finish(inode);
 	dir_index_free(inode);
 	pthread_rwlock_destroy(&inode->lock);
 	free(inode);
+}
+
+/* An inode that has left the table goes. The volume may be gone after the last one. */
+static void inode_drop(struct ext4_volume *vol, struct ext4_inode *inode)
+{
+	inode_free(inode);
+	pthread_mutex_lock(&vol->icache_lock);
+	vol->icache_count--;
+	pthread_mutex_unlock(&vol->icache_lock);
 }
 
 /* A reference to an inode that is in use; NULL when it is not. -ESTALE when it is being deleted. */
@@ -332,7 +340,7 @@ static void inode_delete(struct ext4_volume *vol, struct ext4_inode *inode)
 		orphan_forget(inode);
 		ext4_unlock(vol);
 	}
-	inode_free(inode);
+	inode_drop(vol, inode);
 }
 
 static bool has_unlinked(struct ext4_volume *vol)
@@ -410,7 +418,7 @@ static void put_locked(struct ext4_volume *vol, struct ext4_inode *inode, uint64
 	if (delete)
 		inode_delete(vol, inode);
 	else
-		inode_free(inode);
+		inode_drop(vol, inode);
 }
 
 /**
@@ -492,7 +500,7 @@ static struct ext4_inode *take_next(struct ext4_volume *vol, size_t *at)
 	return inode;
 }
 
-/* Inodes in the table */
+/* Inodes in the table, or on their way from it */
 static unsigned int icache_left(struct ext4_volume *vol)
 {
 	unsigned int count;
@@ -521,7 +529,7 @@ void icache_finish(struct ext4_volume *vol)
 			log_error("%s: inode %llu: data could not be written and is lost",
 				  vol->vol.image->name, (unsigned long long)inode->vn.ino);
 		if (inode->raw.i_links_count)
-			inode_free(inode);
+			inode_drop(vol, inode);
 		else
 			inode_delete(vol, inode);
 	}

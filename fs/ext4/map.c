@@ -2,14 +2,36 @@
 /*
  * Block maps: which blocks of the image hold which blocks of a file.
  *
- * The map of a file in use is a sorted array of extents in memory, whatever the image's form of it
- * (extents.c, indirect.c). It is loaded whole at first use; after that the array is the truth, and
- * each change is made in the array and in the image under one hold of the volume lock. So looking
- * a block up is a binary search under a read lock that is never held over I/O, and data that is
- * read or overwritten never waits for the volume.
+ * What is known of a file's map is a maple tree from ranges of its blocks to where they are. The
+ * image always says the same, in one of its own two forms (extents.c, indirect.c): a change is made
+ * there first and here after it, under one hold of the volume lock. So a map in memory may be
+ * forgotten at any time, and comes back from the image, window by window, where it is looked at. A
+ * window is the part of the image's map that is read at once: a few dozen extents of a leaf, or
+ * some hundred pointers of an indirect block; for most files it is all there is.
  *
- * Locks: loading and changing want the volume lock; who changes the array takes map->lock for
- * writing as well, so one of the two suffices to read it.
+ *	entry of a range	means
+ *	NULL			not loaded
+ *	value, MAP_HOLE		a hole
+ *	value, MAP_WRITTEN	block b of the file is block b + distance of the image
+ *	value, MAP_UNWRITTEN	the same, but it reads as zeros
+ *
+ * A value is the distance, which may be negative, above two bits of state. Neighbours that go on
+ * side by side on the image have the same value, and become one range when they are stored, however
+ * many extents they are there. Blocks whose place is not chosen yet (delayed allocation) are holes
+ * here: that they are dirty is in their folios (delalloc.c).
+ *
+ * Looking up takes no lock: it runs under RCU. Only what is not loaded waits for the volume. So data
+ * that is read again, overwritten or written back to its place never does.
+ *
+ * Memory. All maps together hold a bounded number of ranges (a range costs about 25 bytes; RANGE_PER
+ * bytes of the cache allow one). When that is reached, whole maps are dropped before the next
+ * window is loaded: of the inode that has been without a look at it for longest, by one bit for
+ * each, set by every lookup. Nothing in them can be lost, so dirty and delayed data does not matter.
+ * That is also what happens when there is no memory for a change: it is on the image already, and
+ * the map is dropped, so it cannot fail any more.
+ *
+ * Locks: the tree changes under the volume lock, and under maps_lock where a map may be dropped as a
+ * whole beside it. maps_lock is a leaf.
  */
 #include <assert.h>
 #include <errno.h>
@@ -17,107 +39,250 @@
 #include <string.h>
 #include "map.h"
 
+#define RANGE_PER 512		/* bytes of the cache's bound */
+#define RANGES_MIN 8192
+#define WINDOW_RANGES 1024	/* more than one window has */
+
+enum map_state { MAP_HOLE, MAP_WRITTEN, MAP_UNWRITTEN };
+
+#define STATE_BITS 2
+#define DISTANCE_BIAS (1ULL << 32)	/* makes it positive */
+
+static void *make_entry(const struct map_extent *extent)
+{
+	enum map_state state = extent->unwritten ? MAP_UNWRITTEN : MAP_WRITTEN;
+
+	if (!extent->pblk)
+		return xa_mk_value(MAP_HOLE);
+	return xa_mk_value((extent->pblk + DISTANCE_BIAS - extent->lblk) << STATE_BITS | state);
+}
+
+/* What the cursor, which is at @entry, has found. */
+static void read_entry(const struct ma_state *mas, const void *entry, struct map_extent *out)
+{
+	unsigned long value = xa_to_value(entry);
+	enum map_state state = value & ((1 << STATE_BITS) - 1);
+
+	*out = (struct map_extent){ .lblk = mas->index, .len = mas->last - mas->index + 1 };
+	if (state == MAP_HOLE)
+		return;
+	out->pblk = (value >> STATE_BITS) - DISTANCE_BIAS + mas->index;
+	out->unwritten = state == MAP_UNWRITTEN;
+}
+
+/* Cuts a range so that it begins at @lblk. */
+static void cut_front(struct map_extent *extent, uint32_t lblk)
+{
+	uint32_t skip = lblk - extent->lblk;
+
+	extent->lblk = lblk;
+	extent->len -= skip;
+	if (extent->pblk)
+		extent->pblk += skip;
+}
+
 void map_init(struct ext4_map *map)
 {
 	memset(map, 0, sizeof(*map));
-	pthread_rwlock_init(&map->lock, NULL);
+	mt_init_flags(&map->tree, MT_FLAGS_USE_RCU | MT_FLAGS_LOCK_EXTERN);
+	INIT_LIST_HEAD(&map->lru);
 }
 
-void map_finish(struct ext4_map *map)
+void maps_init(struct ext4_volume *vol)
 {
-	extents_free_tree(map->tree);
-	free(map->extents);
-	pthread_rwlock_destroy(&map->lock);
+	struct cache_stats stats;
+
+	pthread_mutex_init(&vol->maps_lock, NULL);
+	INIT_LIST_HEAD(&vol->maps);
+	cache_get_stats(vol->vol.cache, &stats);
+	vol->map_limit = stats.bound_bytes / RANGE_PER;
+	if (vol->map_limit < RANGES_MIN)
+		vol->map_limit = RANGES_MIN;
+}
+
+/*
+ * Reclaim
+ */
+
+/* The maps lock is held. */
+static void drop_locked(struct ext4_volume *vol, struct ext4_map *map)
+{
+	__mt_destroy(&map->tree);
+	vol->map_ranges -= map->ranges;
+	map->ranges = 0;
+	list_del_init(&map->lru);
+}
+
+static void drop(struct ext4_volume *vol, struct ext4_map *map)
+{
+	pthread_mutex_lock(&vol->maps_lock);
+	drop_locked(vol, map);
+	pthread_mutex_unlock(&vol->maps_lock);
+}
+
+void map_finish(struct ext4_inode *inode)
+{
+	drop(ext4_vol(inode), &inode->map);
 }
 
 void map_drop(struct ext4_inode *inode)
 {
-	struct ext4_map *map = &inode->map;
-
-	pthread_rwlock_wrlock(&map->lock);
-	extents_free_tree(map->tree);
-	map->tree = NULL;
-	map->nr = 0;
-	map->loaded = false;
-	map->error = 0;
-	pthread_rwlock_unlock(&map->lock);
+	drop(ext4_vol(inode), &inode->map);
 }
 
-void map_begin(struct ext4_inode *inode)
+void map_make_room(struct ext4_volume *vol)
 {
-	map_drop(inode);
-	pthread_rwlock_wrlock(&inode->map.lock);
-	inode->map.loaded = true;
-	pthread_rwlock_unlock(&inode->map.lock);
-}
+	pthread_mutex_lock(&vol->maps_lock);
+	while (vol->map_ranges + WINDOW_RANGES > vol->map_limit && !list_empty(&vol->maps)) {
+		struct ext4_map *map = list_last_entry(&vol->maps, struct ext4_map, lru);
 
-unsigned int map_search(const struct ext4_map *map, uint32_t lblk)
-{
-	unsigned int low = 0, high = map->nr;
-
-	while (low < high) {
-		unsigned int mid = low + (high - low) / 2;
-
-		if (map_end(&map->extents[mid]) > lblk)
-			high = mid;
+		if (__atomic_exchange_n(&map->used, false, __ATOMIC_RELAXED))
+			list_move(&map->lru, &vol->maps);
 		else
-			low = mid + 1;
+			drop_locked(vol, map);
 	}
-	return low;
+	pthread_mutex_unlock(&vol->maps_lock);
 }
 
-bool map_can_join(const struct map_extent *a, const struct map_extent *b)
+/*
+ * Storing
+ */
+
+/* Takes a neighbour that goes on with the same entry into the range. */
+static void join_before(struct maple_tree *tree, unsigned long *first, void *entry)
 {
-	return map_end(a) == b->lblk && a->pblk + a->len == b->pblk &&
-	       a->unwritten == b->unwritten &&
-	       a->len + b->len <= (a->unwritten ? MAP_MAX_UNWRITTEN : MAP_MAX_WRITTEN);
+	MA_STATE(near, tree, *first - 1, *first - 1);
+
+	if (*first && mas_walk(&near) == entry)
+		*first = near.index;
 }
 
-int map_room(struct ext4_map *map, unsigned int more)
+static void join_behind(struct maple_tree *tree, unsigned long *last, void *entry)
 {
-	struct map_extent *extents;
-	unsigned int room = map->room;
+	MA_STATE(near, tree, *last + 1, *last + 1);
 
-	if (map->nr + more <= room)
-		return 0;
-	room = room ? room : 4;
-	while (room < map->nr + more)
-		room *= 2;
-	pthread_rwlock_wrlock(&map->lock);
-	extents = realloc(map->extents, room * sizeof(*extents));
-	if (extents) {
-		map->extents = extents;
-		map->room = room;
+	if (*last < UINT32_MAX - 1 && mas_walk(&near) == entry)
+		*last = near.last;
+}
+
+/* Ranges that have something in [first, last], but for those that stay beside it. */
+static int count_ranges(struct maple_tree *tree, unsigned long first, unsigned long last)
+{
+	MA_STATE(at, tree, first, first);
+	int nr = 0;
+
+	rcu_read_lock();
+	while (mas_find(&at, last))
+		nr += 1 - (at.index < first) - (at.last > last);
+	rcu_read_unlock();
+	return nr;
+}
+
+static void count_stored(struct ext4_volume *vol, struct ext4_map *map, int more)
+{
+	pthread_mutex_lock(&vol->maps_lock);
+	map->ranges += more;
+	vol->map_ranges += more;
+	if (list_empty(&map->lru))
+		list_add(&map->lru, &vol->maps);
+	pthread_mutex_unlock(&vol->maps_lock);
+}
+
+/* False when there is no memory for it. */
+static bool store_range(struct maple_tree *tree, unsigned long first, unsigned long last,
+			void *entry)
+{
+	MA_STATE(mas, tree, first, last);
+
+	if (mas_preallocate(&mas, entry, GFP_KERNEL)) {
+		mas_destroy(&mas);
+		return false;
 	}
-	pthread_rwlock_unlock(&map->lock);
-	return extents ? 0 : -ENOMEM;
+	mas_store_prealloc(&mas, entry);
+	return true;
 }
 
-int map_append(struct ext4_map *map, const struct map_extent *extent, bool join)
+void map_store(struct ext4_inode *inode, const struct map_extent *extent, uint64_t end)
 {
-	int err;
+	struct ext4_volume *vol = ext4_vol(inode);
+	struct ext4_map *map = &inode->map;
+	unsigned long first = extent->lblk, last = (end < UINT32_MAX ? end : UINT32_MAX) - 1;
+	void *entry = make_entry(extent);
+	int old;
 
-	if (join && map->nr && map_can_join(&map->extents[map->nr - 1], extent)) {
-		map->extents[map->nr - 1].len += extent->len;
-		return 0;
+	if (end <= first)
+		return;
+	rcu_read_lock();
+	join_before(&map->tree, &first, entry);
+	join_behind(&map->tree, &last, entry);
+	rcu_read_unlock();
+	old = count_ranges(&map->tree, first, last);
+	if (store_range(&map->tree, first, last, entry))
+		count_stored(vol, map, 1 - old);
+	else
+		drop(vol, map);
+}
+
+/*
+ * Loading a window
+ */
+
+static void fill_add(struct map_fill *fill, const struct map_extent *extent, uint64_t end)
+{
+	struct map_extent *last = fill->nr ? &fill->ranges[fill->nr - 1] : NULL;
+
+	if (last && make_entry(last) == make_entry(extent)) {
+		last->len += end - extent->lblk;
+	} else {
+		assert(fill->nr < MAP_FILL_MAX);
+		last = &fill->ranges[fill->nr++];
+		*last = *extent;
+		last->len = end - extent->lblk;
 	}
-	err = map_room(map, 1);
-	if (!err)
-		map->extents[map->nr++] = *extent;
-	return err;
+	fill->at = end;
 }
 
-void map_splice(struct ext4_map *map, unsigned int at, unsigned int old,
-		const struct map_extent *extents, unsigned int nr)
+void map_fill(struct map_fill *fill, const struct map_extent *extent)
 {
-	assert(at + old <= map->nr && map->nr - old + nr <= map->room);
-	pthread_rwlock_wrlock(&map->lock);
-	memmove(&map->extents[at + nr], &map->extents[at + old],
-		(map->nr - at - old) * sizeof(*extents));
-	if (nr)
-		memcpy(&map->extents[at], extents, nr * sizeof(*extents));
-	map->nr += nr - old;
-	pthread_rwlock_unlock(&map->lock);
+	struct map_extent hole = { .lblk = fill->at };
+
+	if (extent->lblk > fill->at)
+		fill_add(fill, &hole, extent->lblk);
+	fill_add(fill, extent, map_end(extent) < UINT32_MAX ? map_end(extent) : UINT32_MAX);
+}
+
+void map_fill_end(struct map_fill *fill, uint64_t end)
+{
+	struct ext4_volume *vol = ext4_vol(fill->inode);
+	struct ext4_map *map = &fill->inode->map;
+	struct map_extent hole = { .lblk = fill->at };
+	int old;
+
+	if (end > UINT32_MAX)
+		end = UINT32_MAX;
+	if (fill->at < end)
+		fill_add(fill, &hole, end);
+	if (!fill->nr)
+		return;
+	old = count_ranges(&map->tree, fill->ranges[0].lblk, end - 1);
+	for (unsigned int i = 0; i < fill->nr; i++) {
+		struct map_extent *range = &fill->ranges[i];
+		unsigned long first = range->lblk, last = map_end(range) - 1;
+		void *entry = make_entry(range);
+
+		rcu_read_lock();
+		if (!i)
+			join_before(&map->tree, &first, entry);
+		if (i + 1 == fill->nr)
+			join_behind(&map->tree, &last, entry);
+		rcu_read_unlock();
+		old += (first < range->lblk) + (last >= map_end(range));
+		if (!store_range(&map->tree, first, last, entry)) {
+			drop(vol, map);
+			return;
+		}
+	}
+	count_stored(vol, map, (int)fill->nr - old);
 }
 
 bool map_valid_blocks(struct ext4_volume *vol, uint64_t pblk, uint64_t len)
@@ -138,72 +303,75 @@ void map_count_blocks(struct ext4_inode *inode, int64_t nr)
 		ext2fs_iblk_sub_blocks(fs, raw, -nr);
 }
 
-int map_load(struct ext4_inode *inode)
+int map_usable(const struct ext4_inode *inode)
 {
-	struct ext4_map *map = &inode->map;
-	int err;
-
-	if (map->loaded)
-		return 0;
-	if (inode->bad || map->error)
-		return -EUCLEAN;
-	map->nr = 0;
-	if (inode->raw.i_flags & EXT4_INLINE_DATA_FL)
-		return 0;	/* no block belongs to it, as yet */
-	if (map_is_extents(inode))
-		err = extents_load(inode);
-	else
-		err = indirect_load(inode);
-
-	pthread_rwlock_wrlock(&map->lock);
-	if (err) {
-		map->nr = 0;
-		extents_free_tree(map->tree);
-		map->tree = NULL;
-		if (err == -EUCLEAN)
-			map->error = err;
-	} else {
-		map->loaded = true;
-	}
-	pthread_rwlock_unlock(&map->lock);
-	return err;
+	return inode->bad ? -EUCLEAN : inode->map.error;
 }
 
-/* What a loaded map has at @lblk, cut to begin there. */
-static void map_look(const struct ext4_map *map, uint32_t lblk, struct map_extent *out)
+int map_damaged(struct ext4_inode *inode, const char *what)
 {
-	unsigned int i = map_search(map, lblk);
-	const struct map_extent *found = i < map->nr ? &map->extents[i] : NULL;
+	inode->map.error = -EUCLEAN;
+	return ext4_corrupt(ext4_vol(inode), inode->vn.ino, -EUCLEAN, "block map: %s", what);
+}
 
-	*out = (struct map_extent){ .lblk = lblk };
-	if (!found) {
-		out->len = UINT32_MAX - lblk;
-	} else if (found->lblk > lblk) {
-		out->len = found->lblk - lblk;
-	} else {
-		uint32_t skip = lblk - found->lblk;
+/*
+ * Looking up
+ */
 
-		out->len = found->len - skip;
-		out->pblk = found->pblk + skip;
-		out->unwritten = found->unwritten;
+/* False when @lblk is not loaded. */
+static bool look(struct ext4_map *map, uint32_t lblk, struct map_extent *out)
+{
+	MA_STATE(mas, &map->tree, lblk, lblk);
+	void *entry;
+
+	rcu_read_lock();
+	entry = mas_walk(&mas);
+	if (entry)
+		read_entry(&mas, entry, out);
+	rcu_read_unlock();
+	if (entry && !__atomic_load_n(&map->used, __ATOMIC_RELAXED))
+		__atomic_store_n(&map->used, true, __ATOMIC_RELAXED);
+	return entry;
+}
+
+static int load(struct ext4_inode *inode, uint32_t lblk)
+{
+	map_make_room(ext4_vol(inode));
+	return map_is_extents(inode) ? extents_load(inode, lblk) : indirect_load(inode, lblk);
+}
+
+int map_around(struct ext4_inode *inode, uint32_t lblk, struct map_extent *out)
+{
+	int err;
+
+	if (look(&inode->map, lblk, out))
+		return 0;
+	if (inode->raw.i_flags & EXT4_INLINE_DATA_FL) {
+		/* No block belongs to it, as yet. */
+		*out = (struct map_extent){ .len = UINT32_MAX };
+		return 0;
 	}
+	err = load(inode, lblk);
+	if (err)
+		return err;
+	return look(&inode->map, lblk, out) ? 0 : -ENOMEM;
 }
 
 /**
  * map_find_locked - what is at a block of a file
  * @inode: the file
  * @lblk: block of the file, below UINT32_MAX
- * @out: an extent that begins at @lblk; pblk 0: a hole
+ * @out: what begins at @lblk, as far as is known; pblk 0: a hole
  *
  * Context: volume lock held. May sleep.
  * Return: 0; -EUCLEAN when the map is damaged; another error of reading it.
  */
 int map_find_locked(struct ext4_inode *inode, uint32_t lblk, struct map_extent *out)
 {
-	int err = map_load(inode);
+	int err = map_around(inode, lblk, out);
 
 	if (!err)
-		map_look(&inode->map, lblk, out);
+		cut_front(out, lblk);
 	return err;
 }
 
@@ -213,24 +381,18 @@ int map_find_locked(struct ext4_inode *inode, uint32_t lblk, struct map_extent *
  * @lblk: block of the file, below UINT32_MAX
  * @out: as for map_find_locked()
  *
- * Context: takes the volume lock when the map is not loaded. May sleep.
+ * Context: takes the volume lock when it is not loaded. May sleep.
  * Return: as map_find_locked().
  */
 int map_find(struct ext4_inode *inode, uint32_t lblk, struct map_extent *out)
 {
 	struct ext4_volume *vol = ext4_vol(inode);
-	struct ext4_map *map = &inode->map;
-	bool loaded;
 	int err;
 
-	pthread_rwlock_rdlock(&map->lock);
-	loaded = map->loaded;
-	if (loaded)
-		map_look(map, lblk, out);
-	pthread_rwlock_unlock(&map->lock);
-	if (loaded)
+	if (look(&inode->map, lblk, out)) {
+		cut_front(out, lblk);
 		return 0;
-
+	}
 	ext4_lock(vol);
 	err = map_find_locked(inode, lblk, out);
 	ext4_unlock(vol);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the two kinds of block map (extents.c, indirect.c) and their common part (map.c,
- * map_alloc.c) share. Everything here wants the volume lock held.
+ * What the two forms of block map (extents.c, indirect.c), their common part (map.c, map_alloc.c)
+ * and the allocator (blocks.c, find.c) share. Everything here wants the volume lock held.
  */
 #ifndef FOLIOFS_EXT4_MAP_H
 #define FOLIOFS_EXT4_MAP_H
 
 #include "ext4.h"
 
-/* Longest extents of the image's format; maps in memory keep to them, too. */
+/* Longest extents of the image's format. */
 #define MAP_MAX_WRITTEN 32768u
 #define MAP_MAX_UNWRITTEN 32767u
 
@@ -24,26 +24,37 @@ static inline uint64_t map_end(const struct map_extent *extent)
 	return (uint64_t)extent->lblk + extent->len;
 }
 
-/* Index of the first extent that ends behind @lblk; map->nr when there is none. */
-unsigned int map_search(const struct ext4_map *map, uint32_t lblk);
-/* Loads the map if it is not; 0 or an error. */
-int map_load(struct ext4_inode *inode);
-/* Forgets the map: it is loaded again at the next use. */
+/* 0, or the error that damage to the map is from now on. */
+int map_usable(const struct ext4_inode *inode);
+/* Damage was met in the image's map: says so. Returns -EUCLEAN. */
+int map_damaged(struct ext4_inode *inode, const char *what);
+/* As map_find_locked(), but the whole range that is known, with @lblk somewhere in it. */
+int map_around(struct ext4_inode *inode, uint32_t lblk, struct map_extent *out);
+/* The image says so now: [extent->lblk, end) is a hole, or at extent->pblk. */
+void map_store(struct ext4_inode *inode, const struct map_extent *extent, uint64_t end);
+/* Forgets the map: it is loaded again where it is used. */
 void map_drop(struct ext4_inode *inode);
-/* The map is empty from here on, whatever the inode says: it is about to get its first block. */
-void map_begin(struct ext4_inode *inode);
-/* Adds an extent behind all others while loading, joined to the last one where @join allows. */
-int map_append(struct ext4_map *map, const struct map_extent *extent, bool join);
-/* Room for @more further extents: -ENOMEM. */
-int map_room(struct ext4_map *map, unsigned int more);
-/* Puts @nr extents where @old were, from index @at on. There is room. Takes the map's lock. */
-void map_splice(struct ext4_map *map, unsigned int at, unsigned int old,
-		const struct map_extent *extents, unsigned int nr);
+/* Drops maps until there is room for another window. They all are on the image. */
+void map_make_room(struct ext4_volume *vol);
 /* True when a run of blocks lies in the image and cannot be its superblock. */
 bool map_valid_blocks(struct ext4_volume *vol, uint64_t pblk, uint64_t len);
-bool map_can_join(const struct map_extent *a, const struct map_extent *b);
 /* Changes i_blocks by @nr file system blocks. */
 void map_count_blocks(struct ext4_inode *inode, int64_t nr);
+
+#define MAP_FILL_MAX 260
+
+/* Ranges of one window, collected from the image in order. Begin with at the window's start. */
+struct map_fill {
+	struct ext4_inode *inode;
+	uint64_t at;			/* all before is there */
+	unsigned int nr;
+	struct map_extent ranges[MAP_FILL_MAX];
+};
+
+/* What is between the last extent and this one is a hole. */
+void map_fill(struct map_fill *fill, const struct map_extent *extent);
+/* The window ends here: it becomes part of the map. */
+void map_fill_end(struct map_fill *fill, uint64_t end);
 
 /* What free blocks are looked for: find.c. */
 struct want {
@@ -69,20 +80,30 @@ int blocks_reserve_counted(struct ext4_volume *vol, uint64_t nr);
 /* So little is free that the blocks of a tree may not be had. */
 bool blocks_tight(struct ext4_volume *vol);
 
-int extents_load(struct ext4_inode *inode);
-/* map_splice(), and the same in the image; on an error nothing has changed. */
-int extents_splice(struct ext4_inode *inode, unsigned int at, unsigned int old,
-		   const struct map_extent *extents, unsigned int nr);
-void extents_free_tree(struct map_tree *tree);
+/*
+ * The image's two forms of a map. All change the inode in memory, not on the image. *@end comes back
+ * as where the work was stopped, behind @lblk: at the end of a leaf, or as little as one call does.
+ */
+
+/* Brings what is around @lblk into the map in memory. */
+int extents_load(struct ext4_inode *inode, uint32_t lblk);
+/* The extent at @lblk as the image has it; there is one. */
+int extents_get(struct ext4_inode *inode, uint32_t lblk, struct map_extent *extent);
+/*
+ * Blocks from @lblk on become @mid, which is as long, or a hole: then their blocks are freed. -ENOSPC
+ * when the tree cannot grow: nothing has changed.
+ */
+int extents_replace(struct ext4_inode *inode, uint32_t lblk, uint64_t *end,
+		    const struct map_extent *mid);
 /* Sets an inode's block map to an empty extent tree. */
 void extents_init(struct ext4_inode *inode);
 /* Most blocks that the tree can grow by when @blocks single blocks are added. Any lock. */
-uint32_t extents_worst(struct ext4_volume *vol, unsigned int nr, uint32_t blocks);
+uint32_t extents_worst(struct ext4_inode *inode, uint32_t blocks);
 
-int indirect_load(struct ext4_inode *inode);
-/* Points [lblk, lblk + len) at the blocks from @pblk on. -ENOSPC: no room for indirect blocks. */
+int indirect_load(struct ext4_inode *inode, uint32_t lblk);
+/* Points [lblk, lblk + len), a hole, at the blocks from @pblk on. -ENOSPC: nothing has changed. */
 int indirect_set(struct ext4_inode *inode, uint32_t lblk, uint64_t pblk, uint32_t len);
-/* Clears the pointers of [start, end) and frees indirect blocks that become empty. */
+/* Makes a hole of [start, end); frees its blocks, and indirect blocks that become empty. */
 int indirect_clear(struct ext4_inode *inode, uint64_t start, uint64_t end);
 /* Number of blocks that an indirect map can have. */
 uint64_t indirect_max_blocks(struct ext4_volume *vol);

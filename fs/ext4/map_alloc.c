@@ -2,10 +2,9 @@
 /*
  * Changing block maps: giving blocks to a range of a file and taking them away.
  *
- * All changes come down to one, map_replace(): a range of file blocks becomes one extent, or a
- * hole. It finds the extents that the range touches, cuts those at its edges, joins what has become
- * neighbours, and hands the difference to the image's form of the map: for extents the splice of
- * extents.c, for indirect maps the array and the pointers.
+ * A range becomes a piece of the image, or a hole: first in the image's form of the map (extents.c,
+ * indirect.c), which may do a part of it in one call, then in memory (map.c). That order, under one
+ * hold of the volume lock, is all that keeps the two alike.
  *
  * Writing into preallocated blocks divides an extent, and the tree may have to grow when not one
  * block is free. Then the whole extent is zeroed on the image and becomes written, which needs no
@@ -19,86 +18,35 @@
 #include <string.h>
 #include "map.h"
 
-/* The extents that take the place of a window of the array: left rest, middle, right rest. */
-struct window {
-	unsigned int at, old, nr;
-	struct map_extent extents[3];
-};
-
-static void window_add(struct window *w, const struct map_extent *extent)
+/* [mid->lblk, *end) becomes @mid, or its first part, up to *end, does. */
+static int map_replace(struct ext4_inode *inode, const struct map_extent *mid, uint64_t *end)
 {
-	struct map_extent *last = w->nr ? &w->extents[w->nr - 1] : NULL;
+	int err;
 
-	if (last && map_can_join(last, extent))
-		last->len += extent->len;
+	if (map_is_extents(inode))
+		err = extents_replace(inode, mid->lblk, end, mid);
 	else
-		w->extents[w->nr++] = *extent;
-}
-
-static void window_make(const struct ext4_map *map, struct window *w, uint32_t lblk, uint64_t end,
-			const struct map_extent *mid)
-{
-	const struct map_extent *extents = map->extents;
-	unsigned int i = map_search(map, lblk), j = i;
-	struct map_extent rest;
-
-	w->at = i;
-	w->nr = 0;
-	if (i < map->nr && extents[i].lblk < lblk) {
-		rest = extents[i];
-		rest.len = lblk - rest.lblk;
-		window_add(w, &rest);
-	} else if (mid && i && map_can_join(&extents[i - 1], mid)) {
-		w->at = i - 1;
-		window_add(w, &extents[i - 1]);
-	}
-	if (mid)
-		window_add(w, mid);
-	while (j < map->nr && extents[j].lblk < end)
-		j++;
-	if (j > i && map_end(&extents[j - 1]) > end) {
-		uint32_t skip = end - extents[j - 1].lblk;
-
-		rest = extents[j - 1];
-		rest.lblk += skip;
-		rest.pblk += skip;
-		rest.len -= skip;
-		window_add(w, &rest);
-	} else if (w->nr && j < map->nr && map_can_join(&w->extents[w->nr - 1], &extents[j])) {
-		window_add(w, &extents[j++]);
-	}
-	w->old = j - w->at;
-}
-
-static int replace_indirect(struct ext4_inode *inode, const struct window *w, uint32_t lblk,
-			    uint64_t end, const struct map_extent *mid)
-{
-	int err = map_room(&inode->map, w->nr);
-
-	if (err)
-		return err;
-	if (mid) {
-		err = indirect_set(inode, lblk, mid->pblk, mid->len);
-		if (err)
-			indirect_clear(inode, lblk, end);
-	} else {
-		err = indirect_clear(inode, lblk, end);
-	}
+		err = indirect_set(inode, mid->lblk, mid->pblk, *end - mid->lblk);
 	if (!err)
-		map_splice(&inode->map, w->at, w->old, w->extents, w->nr);
+		map_store(inode, mid, *end);
+	else if (err != -ENOSPC)
+		map_drop(inode);	/* the image may have changed or not */
 	return err;
 }
 
-/* [lblk, end) becomes @mid, which covers it, or a hole. On an error nothing has changed. */
-static int map_replace(struct ext4_inode *inode, uint32_t lblk, uint64_t end,
-		       const struct map_extent *mid)
+/* The last range with blocks before @lblk, or the first one behind it; len 0: there is none. */
+static int find_near(struct ext4_inode *inode, uint32_t lblk, struct map_extent *near)
 {
-	struct window w;
+	int err = map_around(inode, lblk, near);
+	uint64_t end = err ? 0 : map_end(near);
 
-	window_make(&inode->map, &w, lblk, end, mid);
-	if (map_is_extents(inode))
-		return extents_splice(inode, w.at, w.old, w.extents, w.nr);
-	return replace_indirect(inode, &w, lblk, end, mid);
+	while (!err && !near->pblk && near->lblk)
+		err = map_around(inode, near->lblk - 1, near);
+	if (!err && !near->pblk && end < UINT32_MAX)
+		err = map_around(inode, end, near);
+	if (!err && !near->pblk)
+		near->len = 0;
+	return err;
 }
 
 /*
@@ -107,21 +55,18 @@ static int map_replace(struct ext4_inode *inode, uint32_t lblk, uint64_t end,
  */
 static uint64_t goal_for(struct ext4_inode *inode, uint32_t lblk)
 {
-	const struct ext4_map *map = &inode->map;
-	unsigned int i = map_search(map, lblk);
-	const struct map_extent *near;
+	struct map_extent near;
 	uint64_t gap, goal;
 
-	if (!map->nr)
+	if (find_near(inode, lblk, &near) || !near.len)
 		return blocks_inode_goal(inode);
-	if (i) {
-		near = &map->extents[i - 1];
-		gap = lblk - map_end(near);
-		goal = near->pblk + near->len;
+	if (near.lblk < lblk) {
+		gap = lblk - map_end(&near);
+		goal = near.pblk + near.len;
 		return gap < 1024 || find_in_window(inode, goal + gap) ? goal + gap : goal;
 	}
-	near = &map->extents[0];
-	return near->pblk > near->lblk - lblk ? near->pblk - (near->lblk - lblk) : near->pblk;
+	gap = near.lblk - lblk;
+	return near.pblk > gap ? near.pblk - gap : near.pblk;
 }
 
 /* Fills at most @want blocks of the hole at @lblk; how many in *@done. */
@@ -130,6 +75,7 @@ static int fill_hole(struct ext4_inode *inode, uint32_t lblk, uint32_t want, boo
 {
 	struct ext4_volume *vol = ext4_vol(inode);
 	struct map_extent mid = { .lblk = lblk, .unwritten = unwritten };
+	uint64_t end;
 	int err;
 
 	err = blocks_alloc_data(inode, goal_for(inode, lblk),
@@ -137,12 +83,12 @@ static int fill_hole(struct ext4_inode *inode, uint32_t lblk, uint32_t want, boo
 				&mid.len);
 	if (err)
 		return err;
-	err = map_replace(inode, lblk, map_end(&mid), &mid);
-	if (err)
-		blocks_free(vol, mid.pblk, mid.len);
-	else
-		map_count_blocks(inode, mid.len);
-	*done = mid.len;
+	end = map_end(&mid);
+	err = map_replace(inode, &mid, &end);
+	*done = err ? 0 : end - lblk;
+	map_count_blocks(inode, *done);
+	if (*done < mid.len)
+		blocks_free(vol, mid.pblk + *done, mid.len - *done);
 	return err;
 }
 
@@ -170,28 +116,34 @@ static int zero_blocks(struct ext4_volume *vol, uint64_t pblk, uint32_t len)
 }
 
 /*
- * Makes the unwritten extent at @lblk written as a whole. None of its blocks is being written to:
- * who writes has made them written first, under the volume lock.
+ * Makes the image's unwritten extent at @lblk written as a whole. None of its blocks is being
+ * written to: who writes has made them written first, under the volume lock.
  */
 static int zero_out(struct ext4_inode *inode, uint32_t lblk)
 {
-	struct map_extent extent = inode->map.extents[map_search(&inode->map, lblk)];
-	int err = zero_blocks(ext4_vol(inode), extent.pblk, extent.len);
+	struct map_extent extent;
+	uint64_t end;
+	int err = extents_get(inode, lblk, &extent);
 
+	if (!err)
+		err = zero_blocks(ext4_vol(inode), extent.pblk, extent.len);
 	if (err)
 		return err;
 	extent.unwritten = false;
-	return map_replace(inode, extent.lblk, map_end(&extent), &extent);
+	end = map_end(&extent);
+	return map_replace(inode, &extent, &end);
 }
 
-/* Makes @found, a part of an unwritten extent, written. */
-static int make_written(struct ext4_inode *inode, const struct map_extent *found)
+/* Makes a part of @found, which is unwritten, written; how much is sure of it in found->len. */
+static int make_written(struct ext4_inode *inode, struct map_extent *found)
 {
 	struct map_extent mid = *found;
+	uint64_t end = map_end(found);
 	int err;
 
 	mid.unwritten = false;
-	err = map_replace(inode, mid.lblk, map_end(&mid), &mid);
+	err = map_replace(inode, &mid, &end);
+	found->len = err ? 0 : end - found->lblk;
 	return err == -ENOSPC ? zero_out(inode, mid.lblk) : err;
 }
 
@@ -200,6 +152,7 @@ static int alloc_range(struct ext4_inode *inode, uint32_t lblk, uint64_t end, bo
 {
 	int err = 0, werr;
 
+	map_make_room(ext4_vol(inode));
 	while (lblk < end && !err) {
 		struct map_extent found;
 
@@ -237,14 +190,13 @@ static int count_holes(struct ext4_inode *inode, uint32_t lblk, uint64_t end, ui
 }
 
 /* Most blocks that the map itself can need for @holes further blocks in one range. */
-static uint64_t range_meta(struct ext4_inode *inode, uint64_t holes)
+static uint64_t range_meta(struct ext4_inode *inode, uint32_t lblk, uint64_t holes)
 {
-	struct ext4_volume *vol = ext4_vol(inode);
-
 	if (map_is_extents(inode))
-		return inode->map.nr + holes / MAP_MAX_UNWRITTEN < 4 ? 0 :
-		       extents_worst(vol, inode->map.nr, 2 + holes / 1024);
-	return inode->map.nr || holes > MAP_DIRECT ? 2 + 2 + holes / (vol->fs->blocksize / 4) : 0;
+		return extents_worst(inode, 1 + holes / 1024);
+	if (lblk + holes <= MAP_DIRECT)
+		return 0;
+	return 2 + 2 + holes / (ext4_vol(inode)->fs->blocksize / 4);
 }
 
 /**
@@ -268,7 +220,7 @@ int map_alloc(struct ext4_inode *inode, uint32_t lblk, uint32_t len, bool unwrit
 	err = count_holes(inode, lblk, end, &holes);
 	if (err)
 		return err;
-	reserved = holes ? holes + range_meta(inode, holes) : 0;
+	reserved = holes ? holes + range_meta(inode, lblk, holes) : 0;
 	err = blocks_reserve(vol, reserved);
 	if (err)
 		return err;
@@ -282,34 +234,6 @@ int map_alloc_delayed(struct ext4_inode *inode, uint32_t lblk, uint32_t len)
 	return alloc_range(inode, lblk, (uint64_t)lblk + len, false);
 }
 
-/* Copies of the extents that touch [lblk, end), cut to it. */
-static int pieces_of(const struct ext4_map *map, uint32_t lblk, uint64_t end,
-		     struct map_extent **out, unsigned int *nr)
-{
-	unsigned int first = map_search(map, lblk), last = first;
-	struct map_extent *pieces;
-
-	while (last < map->nr && map->extents[last].lblk < end)
-		last++;
-	*nr = last - first;
-	*out = pieces = malloc((*nr ? *nr : 1) * sizeof(*pieces));
-	if (!pieces)
-		return -ENOMEM;
-	if (!*nr)
-		return 0;
-	memcpy(pieces, &map->extents[first], *nr * sizeof(*pieces));
-	if (pieces[0].lblk < lblk) {
-		uint32_t skip = lblk - pieces[0].lblk;
-
-		pieces[0].lblk += skip;
-		pieces[0].pblk += skip;
-		pieces[0].len -= skip;
-	}
-	if (map_end(&pieces[*nr - 1]) > end)
-		pieces[*nr - 1].len = end - pieces[*nr - 1].lblk;
-	return 0;
-}
-
 /**
  * map_remove - take the blocks of a range away
  * @inode: the file
@@ -318,32 +242,31 @@ static int pieces_of(const struct ext4_map *map, uint32_t lblk, uint64_t end,
  *
  * Context: between ext4_begin() and ext4_end(); the file's mapping has no folio with dirty blocks
  * or under writeback there. May sleep.
- * Return: 0 or an error: then nothing has been freed.
+ * Return: 0; -ENOSPC, for a hole in the middle of an extent: then nothing has changed; another
+ * error: then a part may be gone.
  */
 int map_remove(struct ext4_inode *inode, uint32_t lblk, uint64_t len)
 {
-	struct ext4_volume *vol = ext4_vol(inode);
 	uint64_t end = lblk + len < UINT32_MAX ? lblk + len : UINT32_MAX;
-	struct map_extent *pieces;
-	unsigned int nr;
-	int err;
+	int err = 0, werr;
 
-	err = map_load(inode);
-	if (err)
-		return err;
-	err = pieces_of(&inode->map, lblk, end, &pieces, &nr);
-	if (!err && nr)
-		err = map_replace(inode, lblk, end, NULL);
-	if (err || !nr)
-		goto out;
-	for (unsigned int i = 0; i < nr; i++) {
-		blocks_free(vol, pieces[i].pblk, pieces[i].len);
-		map_count_blocks(inode, -(int64_t)pieces[i].len);
+	map_make_room(ext4_vol(inode));
+	while (lblk < end && !err) {
+		struct map_extent hole = { .lblk = lblk };
+		uint64_t stop = end;
+
+		if (map_is_extents(inode))
+			err = extents_replace(inode, lblk, &stop, NULL);
+		else
+			err = indirect_clear(inode, lblk, stop);
+		if (!err)
+			map_store(inode, &hole, stop);
+		else if (err != -ENOSPC)
+			map_drop(inode);
+		lblk = stop;
 	}
-	err = ext4_inode_write(inode);
-out:
-	free(pieces);
-	return err;
+	werr = ext4_inode_write(inode);
+	return err ? err : werr;
 }
 
 /**
@@ -357,9 +280,10 @@ out:
  */
 int map_set_unwritten(struct ext4_inode *inode, uint32_t lblk, uint32_t len)
 {
-	uint64_t end = (uint64_t)lblk + len;
+	uint64_t end = (uint64_t)lblk + len, stop;
 	int err = 0, werr;
 
+	map_make_room(ext4_vol(inode));
 	while (lblk < end && !err) {
 		struct map_extent found;
 
@@ -368,13 +292,12 @@ int map_set_unwritten(struct ext4_inode *inode, uint32_t lblk, uint32_t len)
 			break;
 		if (found.len > end - lblk)
 			found.len = end - lblk;
+		stop = map_end(&found);
 		if (found.pblk && !found.unwritten) {
-			if (found.len > MAP_MAX_UNWRITTEN)
-				found.len = MAP_MAX_UNWRITTEN;
 			found.unwritten = true;
-			err = map_replace(inode, lblk, map_end(&found), &found);
+			err = map_replace(inode, &found, &stop);
 		}
-		lblk += found.len;
+		lblk = stop;
 	}
 	werr = ext4_inode_write(inode);
 	return err ? err : werr;

@@ -21,6 +21,8 @@
 #include "ext4.h"
 #include "log.h"
 
+#define BITS_MAX (1ULL << 26)	/* blocks of an image whose bitmaps are kept as they are */
+
 void ext4_lock(struct ext4_volume *vol)
 {
 	pthread_mutex_lock(&vol->lock);
@@ -265,8 +267,12 @@ static int open_fs(struct ext4_volume *vol, struct ext2_super_block *sb)
 		log_error("%s: cannot be opened: %s", vol->vol.image->name, error_message(err));
 		return ext4_errno(err);
 	}
-	/* Runs of bits, in a tree: small, and quick to search. */
-	vol->fs->default_bitmap_type = EXT2FS_BMAP64_RBTREE;
+	/*
+	 * Bits as on the image: what they cost does not depend on how the free space lies. Only for
+	 * very large images runs of bits, in a tree, are the lesser evil.
+	 */
+	vol->fs->default_bitmap_type = ext2fs_blocks_count(sb) <= BITS_MAX ?
+				       EXT2FS_BMAP64_BITARRAY : EXT2FS_BMAP64_RBTREE;
 	inode_install_hooks(vol);
 	return 0;
 }
@@ -361,6 +367,7 @@ static int open_parts(struct ext4_volume *vol)
 	struct ext2_super_block sb;
 	int err;
 
+	maps_init(vol);
 	err = probe(vol, &sb);
 	if (!err)
 		err = icache_init(vol);
