@@ -31,7 +31,7 @@ if [ ${#steps[@]} = 0 ]; then
 	steps=(plain install asan tsan mount mount-asan)
 	[ ${#topics[@]} = 0 ] || steps=(mount)
 fi
-asan_topics=(ops limits badinput damage options recovery apptainer)
+asan_topics=(ops limits badinput damage options recovery journal apptainer)
 
 tally=$(mktemp)
 trap 'rm -f "$tally"' EXIT

@@ -94,14 +94,13 @@ struct replay_block {
 /**
  * struct replay - what a replay comes to
  * @blocks: each block once, by rising number; malloc'ed
- * @transactions: how many there were
  * @sequence: the transaction that comes next
  * @fast_commits: there are fast commits behind the last transaction
  */
 struct replay {
 	struct replay_block *blocks;
 	size_t nr;
-	uint32_t transactions, sequence;
+	uint32_t sequence;
 	bool fast_commits;
 };
 

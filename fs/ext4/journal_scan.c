@@ -42,6 +42,7 @@ struct revoke_block {
 struct growing {
 	void *items;
 	size_t nr, room;
+	size_t begun;		/* nr before the transaction that we are in */
 	size_t committed;	/* of nr, in whole transactions */
 };
 
@@ -53,7 +54,8 @@ struct scan {
 	uint64_t last_time;	/* of the last commit block, seconds */
 	uint32_t crc;		/* version 1: of the transaction so far */
 	bool suspect;		/* a checksum of the transaction is bad */
-	bool unfinished;	/* asynchronous commits: an earlier one was not finished */
+	bool unfinished;	/* asynchronous commits: transaction @end was not finished */
+	uint32_t end;		/* that is not to be replayed, nor are those behind it */
 	bool ended;
 	struct growing entries, revokes;
 };
@@ -238,31 +240,35 @@ static int bad_commit(struct scan *scan, uint64_t when)
 	}
 	if (scan->suspect || !(journal->incompat & JBD2_INCOMPAT_ASYNC_COMMIT))
 		return journal_damaged(journal, "checksum error in transaction %u", scan->sequence);
-	/*
-	 * Only the last one can be unfinished. Version 1 cannot tell by its own checksums whether it
-	 * was: one more commit block says no.
-	 */
 	scan->unfinished = true;
-	scan->ended = !(journal->compat & JBD2_COMPAT_CHECKSUM);
+	scan->end = scan->sequence;
+	scan->entries.committed = scan->entries.begun;
+	scan->revokes.committed = scan->revokes.begun;
 	return 0;
 }
 
 static int walk_commit(struct scan *scan, const struct jbd2_commit *commit)
 {
 	uint64_t when = be64toh(commit->h_commit_sec);
+	int err = 0;
 
-	if (scan->unfinished)
+	/*
+	 * Only the last one can be unfinished. Version 1 has one checksum for it all, so that one more
+	 * commit block is a contradiction; with the others what follows has to be right for itself.
+	 */
+	if (scan->unfinished && scan->journal->compat & JBD2_COMPAT_CHECKSUM)
 		return journal_damaged(scan->journal, "checksum error in transaction %u",
-				       scan->sequence - 1);
+				       scan->end);
 	if (scan->suspect || !crc_right(scan, commit) || !commit_right(scan->journal, commit)) {
-		int err = bad_commit(scan, when);
-
-		if (err || scan->ended)
-			return err;
-	} else {
+		err = bad_commit(scan, when);
+	} else if (!scan->unfinished) {
 		scan->entries.committed = scan->entries.nr;
 		scan->revokes.committed = scan->revokes.nr;
 	}
+	if (err || scan->ended)
+		return err;
+	scan->entries.begun = scan->entries.nr;
+	scan->revokes.begun = scan->revokes.nr;
 	scan->last_time = when;
 	scan->crc = ~0U;
 	scan->sequence++;
@@ -306,9 +312,8 @@ static int walk(struct scan *scan)
 
 	while (!err && !scan->ended)
 		err = walk_block(scan);
-	/* Version 1, asynchronous: the transaction before this one is the end. */
-	if (scan->unfinished && scan->journal->compat & JBD2_COMPAT_CHECKSUM)
-		scan->sequence--;
+	if (!scan->unfinished)
+		scan->end = scan->sequence;
 	scan->entries.nr = scan->entries.committed;
 	scan->revokes.nr = scan->revokes.committed;
 	return err;
@@ -460,7 +465,7 @@ static int find_fast_commits(struct scan *scan, struct replay *replay)
 		return err;
 	memcpy(&head, block, sizeof(head));
 	replay->fast_commits = le16toh(head.fc_tag) == JBD2_FC_TAG_HEAD &&
-			       le32toh(head.fc_tid) == scan->sequence;
+			       le32toh(head.fc_tid) == scan->end;
 	return 0;
 }
 
@@ -488,8 +493,7 @@ int journal_scan(struct journal *journal, struct replay *replay)
 		err = settle(&scan, replay);
 	if (!err)
 		err = find_fast_commits(&scan, replay);
-	replay->transactions = scan.sequence - be32toh(journal->super.s_sequence);
-	replay->sequence = scan.sequence + 1;
+	replay->sequence = scan.end + 1;
 	free(scan.entries.items);
 	free(scan.revokes.items);
 	if (err) {

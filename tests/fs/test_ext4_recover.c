@@ -366,6 +366,28 @@ Test(ext4_recover, journal_on_another_device_is_left_alone)
 	fixture_drop(&f);
 }
 
+/* An image that cannot be written is shown replayed, too. */
+Test(ext4_recover, image_that_cannot_be_written)
+{
+	struct vnode *node;
+	struct fixture f;
+	struct maker m;
+
+	open_maker(&m, &f, V3, 0);
+	maker_fill(&m, FREE, 1);
+	maker_commit(&m);
+	maker_close(&m);
+	f.readonly = true;
+	cr_assert_eq(fixture_open(&f), 0);
+	cr_expect(f.volume->readonly);
+	cr_expect_neq(f.volume->image, &f.image);
+	node = fixture_find(&f, "lost+found");
+	fixture_put(&f, node);
+	cr_expect_eq(fixture_close(&f), 0);
+	cr_expect_eq(f.writes, 0);
+	finish(&m, &f);
+}
+
 /* Files are read through the view as well: with data=journal their blocks are in the log. */
 Test(ext4_recover, file_data_is_read_from_the_log)
 {
@@ -426,5 +448,99 @@ Test(ext4_recover, recovery_may_end_at_any_write)
 	cr_expect_eq(f.failures, 0, "it ended without a failing write");
 	cr_expect_eq(oracle_compare(&oracle, &f), 0);
 	oracle_drop(&oracle);
+	finish(&m, &f);
+}
+
+/*
+ * Journals that debugfs wrote, and fast commits
+ */
+
+struct debugfs {
+	const char *mkfs, *requests;
+};
+
+static const struct debugfs debugfs_cases[] = {
+	{ "-b 1024", "jo\\njw -b 5000,5001,5002 /etc/passwd\\njw -r 5001\\njc\\n" },
+	{ "-b 1024", "jo -c\\njw -b 5000,5001 /etc/passwd\\njw -r 5000\\njw -b 5000 /etc/fstab\\n"
+		     "jc\\n" },
+	{ "-b 1024 -O ^64bit,^metadata_csum", "jo\\njw -b 5000-5040 -r 5040 /etc/passwd\\njc\\n" },
+	{ "-b 1024 -O ^metadata_csum", "jo -c -v 2\\njw -b 5000,5003 /etc/passwd\\njc\\n" },
+	{ "-b 1024 -O 64bit", "jo -c -v 3\\njw -b 5000,5003 /etc/passwd\\njw -c -b 5004 /etc/fstab\\n"
+			      "jc\\n" },
+};
+
+CASES(debugfs_writes, debugfs_cases)
+{
+	const struct debugfs *this = &debugfs_cases[*nr];
+	struct oracle oracle;
+	struct fixture f;
+	char command[300];
+
+	fixture_format(&f, 8 * MIB, this->mkfs);
+	snprintf(command, sizeof(command),
+		 "printf '%s' | PATH=$PATH:/usr/sbin debugfs -w %%s >/dev/null 2>&1",
+		 this->requests);
+	cr_assert_eq(fixture_run(&f, command), 0);
+	oracle_ask(&oracle, &f);
+	cr_expect_eq(oracle.verdict, VERDICT_REPLAYED, "%s", oracle.said);
+	cr_expect(strstr(oracle.said, "recovering"));
+	cr_expect_eq(oracle_compare(&oracle, &f), 0);
+	oracle_drop(&oracle);
+	cr_expect_eq(fixture_fsck(&f), 0);
+	fixture_drop(&f);
+}
+
+/* The beginning of the area for fast commits, as for those of transaction @tid */
+static void put_fast_commit(struct maker *m, uint32_t tid)
+{
+	struct jbd2_fc_head head = { .fc_tag = htole16(JBD2_FC_TAG_HEAD), .fc_len = htole16(8),
+				     .fc_tid = htole32(tid) };
+	char block[1024] = { 0 };
+
+	memcpy(block, &head, sizeof(head));
+	maker_write(m, m->last + 1, block);
+}
+
+/* Those of an earlier transaction are of no importance. */
+Test(ext4_recover, fast_commits_count_for_the_next_transaction_only)
+{
+	for (int old = 0; old < 2; old++) {
+		struct fixture f;
+		struct maker m;
+
+		fixture_format(&f, 16 * MIB, "-b 1024 -J size=2");
+		maker_open(&m, &f, V3 | JBD2_INCOMPAT_FAST_COMMIT, 0, START, FIRST);
+		maker_fill(&m, 12000, 1);
+		maker_commit(&m);
+		put_fast_commit(&m, FIRST + !old);
+		maker_close(&m);
+		/* e2fsck would be run on the path, and cannot be when we do not write. */
+		f.options.ro = true;
+		cr_expect_eq(fixture_open(&f), old ? 0 : -EUCLEAN);
+		if (f.volume)
+			cr_expect_eq(fixture_close(&f), 0);
+		cr_expect_eq(f.writes, 0);
+		finish(&m, &f);
+	}
+}
+
+/* The log's ring ends before the fast commits. */
+Test(ext4_recover, log_wraps_round_before_the_fast_commits)
+{
+	struct fixture f;
+	struct maker m;
+
+	fixture_format(&f, 16 * MIB, "-b 1024 -J size=2");
+	maker_open(&m, &f, V3 | JBD2_INCOMPAT_FAST_COMMIT, 0, 2048 - 256 - 3, FIRST);
+	cr_assert_eq(m.last, 2048 - 256);
+	maker_fill(&m, 12000, 1);
+	maker_fill(&m, 12001, 1);
+	maker_fill(&m, 12002, 1);
+	maker_commit(&m);
+	maker_close(&m);
+	cr_assert_eq(fixture_open(&f), 0);
+	cr_expect(holds(&m, 12000, 1));
+	cr_expect(holds(&m, 12002, 1));
+	cr_expect_eq(fixture_close(&f), 0);
 	finish(&m, &f);
 }

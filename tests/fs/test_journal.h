@@ -9,6 +9,7 @@
 #include <criterion/parameterized.h>
 #include <endian.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include "journal_maker.h"

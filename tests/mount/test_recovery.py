@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""After a crash: of the daemon, or of the kernel that had the image mounted before us."""
+"""After a crash of the daemon. What the kernel leaves is in test_journal.py."""
 import os
 import random
 import shutil
@@ -119,63 +119,3 @@ class Killed(MountTest):
 			for name, content in synced.items():
 				self.assertTrue(get(m / name) == content)
 		self.assertEqual(run('e2fsck', '-fy', copy, check=False).returncode & ~1, 0)
-
-
-class Journal(MountTest):
-	"""An image whose journal the kernel has not replayed yet."""
-
-	def dirty(self, *mkfs):
-		"""A copy of an image that a kernel has mounted and works on: all of it is in the journal."""
-		image = self.image(*mkfs, size=128 << 20)
-		there = self.kernel_mount(image, 'commit=300')
-		for n in range(200):
-			put(os.path.join(there, 'f%d' % n), b'%d' % n * 500)
-		os.mkdir(os.path.join(there, 'd'))
-		os.rename(os.path.join(there, 'f7'), os.path.join(there, 'd/moved'))
-		os.unlink(os.path.join(there, 'f8'))
-		run('sync', '-f', there)
-		path = self.file('dirty.img')
-		shutil.copy(image.path, path)
-		self.kernel_umount(there)
-		self.assertIn('needs_recovery', run('dumpe2fs', '-h', path).stdout)
-		return path
-
-	def content(self, m):
-		self.assertEqual(get(m / 'f100'), b'100' * 500)
-		self.assertEqual(get(m / 'd/moved'), b'7' * 500)
-		self.assertNotIn('f8', os.listdir(m.path))
-		self.assertEqual(len(os.listdir(m.path)), 200)
-
-	def test_replayed(self):
-		for mkfs in ((), ('-t', 'ext3'), ('-b', '1024')):
-			with self.subTest(mkfs=mkfs):
-				path = self.dirty(*mkfs)
-				with self.mount(path, check=False) as m:
-					self.content(m)
-					put(m / 'new', b'x')
-				done = run('e2fsck', '-fn', path, check=False)
-				self.assertEqual(done.returncode, 0, done.stdout)
-
-	def test_read_only_changes_nothing(self):
-		"""norecovery leaves the journal and the whole image alone."""
-		self.not_for_kernel()
-		path = self.dirty()
-		before = get(path)
-		with self.mount(path, 'norecovery', check=False) as m:
-			os.listdir(m.path)
-		self.assertTrue(get(path) == before, 'the image was changed')
-
-	def test_orphans_are_cleaned(self):
-		"""Files that were deleted but open when the kernel stopped."""
-		image = self.image(size=128 << 20)
-		there = self.kernel_mount(image)
-		with open(put(os.path.join(there, 'gone'), b'x' * 5000000), 'rb'):
-			os.unlink(os.path.join(there, 'gone'))
-			run('sync', '-f', there)
-			path = self.file('dirty.img')
-			shutil.copy(image.path, path)
-		self.kernel_umount(there)
-		with self.mount(path, check=False):
-			pass
-		done = run('e2fsck', '-fn', path, check=False)
-		self.assertEqual(done.returncode, 0, done.stdout)
