@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Reading through the cache, in process, with the algorithms that were there before beside the cache's
+ * own. The older ones live here only.
+ *
+ *	bench_cache_read add [ROUNDS]	seed 000: adding a folio where one was evicted
+ *	bench_cache_read read [ROUNDS]	cached 4 KiB random reads, beside pread(2) of a cached file
+ *	bench_cache_read batch new|old|none BYTES READS
+ *					seed 001: sequential cached reads, for callgrind to count
+ *
+ * Prints lines "figure NAME VALUE UNIT". The variants of a comparison run in turn, and the best round
+ * of each counts.
+ *
+ * filemap.c is included as text, since its steps are compared one by one.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "filemap.c"
+
+#define THREADS 2
+#define CACHE_BYTES (64UL << 20)
+#define FILE_PAGES (2 * CACHE_BYTES / PAGE_SIZE)
+#define READS 200000UL		/* of a thread and a round */
+#define SPLITS 2000UL		/* large shadows of a round */
+#define HOT_PAGES 8192UL	/* of the file that is cached whole */
+
+typedef int (*add_fn)(struct mapping *mapping, struct folio *folio, pgoff_t index, bool write);
+
+static struct cache *cache;
+static struct mapping file;
+static char *backing;
+static unsigned long old_walks, old_adds; /* atomic */
+
+static void die(const char *what)
+{
+	fprintf(stderr, "bench_cache_read: %s\n", what);
+	exit(1);
+}
+
+static uint64_t rnd(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+static int read_memory(struct mapping *mapping, struct folio **folios, unsigned int nr)
+{
+	unsigned int i;
+
+	for (i = 0; i < nr; i++) {
+		loff_t at = folio_pos(folios[i]) % (FILE_PAGES * PAGE_SIZE);
+
+		folio_copy_from(folios[i], 0, backing + at, folio_size(folios[i]));
+		folio_mark_uptodate(folios[i]);
+	}
+	return 0;
+}
+
+static int write_nothing(struct mapping *mapping, struct folio **folios, unsigned int nr)
+{
+	unsigned int i;
+
+	for (i = 0; i < nr; i++)
+		folio_unlock(folios[i]);
+	return 0;
+}
+
+static const struct mapping_ops ops = {.read_folios = read_memory, .write_folios = write_nothing};
+
+static void start(size_t bytes, pgoff_t pages)
+{
+	struct cache_config config = {.bytes = bytes};
+
+	backing = aligned_alloc(PAGE_SIZE, FILE_PAGES * PAGE_SIZE);
+	if (!backing || cache_create(&cache, &config) ||
+	    mapping_init(&file, cache, MAPPING_FILE, PAGE_SHIFT, &ops, NULL))
+		die("no memory");
+	memset(backing, 1, FILE_PAGES * PAGE_SIZE);
+	mapping_set_size(&file, pages * PAGE_SIZE);
+}
+
+static void end(void)
+{
+	truncate_all(&file);
+	mapping_finish(&file);
+	cache_destroy(cache);
+	free(backing);
+}
+
+/*
+ * Adding, the older way: the order of the slot is looked up before the lock is taken, to allocate for
+ * a split; the conflicts are looked for under it; the order is looked up once more before the split.
+ */
+static int add_to_array_old(struct mapping *mapping, struct folio *folio, void **shadow)
+{
+	XA_STATE_ORDER(xas, &mapping->i_pages, folio->index, folio->order);
+	unsigned int walks = 0;
+	void *entry;
+	int order;
+
+	xas_set_update(&xas, workingset_update_node);
+	do {
+		order = xa_get_order(xas.xa, xas.xa_index);
+		walks++;
+		if (order > folio->order) {
+			xas_split_alloc(&xas, xa_load(xas.xa, xas.xa_index), order, GFP_KERNEL);
+			walks++;
+		}
+		*shadow = NULL;
+		xas_lock(&xas);
+		walks++;
+		xas_for_each_conflict(&xas, entry) {
+			*shadow = entry;
+			if (!xa_is_value(entry)) {
+				xas_set_err(&xas, -EEXIST);
+				goto unlock;
+			}
+		}
+		if (*shadow) {
+			order = xa_get_order(xas.xa, xas.xa_index);
+			walks++;
+			if (order > folio->order) {
+				xas_split(&xas, *shadow, order);
+				xas_reset(&xas);
+				walks++;
+			}
+		}
+		xas_store(&xas, folio);
+		if (!xas_error(&xas))
+			__atomic_fetch_add(&mapping->nrpages, 1UL << folio->order,
+					   __ATOMIC_RELAXED);
+unlock:
+		xas_unlock(&xas);
+	} while (xas_nomem(&xas, GFP_KERNEL));
+	__atomic_fetch_add(&old_walks, walks, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&old_adds, 1, __ATOMIC_RELAXED);
+	return xas_error(&xas);
+}
+
+/* filemap_add_folio() with the older step. */
+static int add_folio_old(struct mapping *mapping, struct folio *folio, pgoff_t index, bool write)
+{
+	void *shadow;
+	int err;
+
+	folio->index = index;
+	folio->block_shift = mapping->block_shift;
+	folio->mapping = mapping;
+	folio_lock(folio);
+	folio_get(folio);
+	err = add_to_array_old(mapping, folio, &shadow);
+	if (err) {
+		folio->mapping = NULL;
+		folio_unlock(folio);
+		folio_put(folio);
+		return err;
+	}
+	if (shadow && !write)
+		workingset_refault(folio, shadow);
+	lru_add(folio);
+	return 0;
+}
+
+/* One read of a page, which is a hit or adds a folio. */
+static void read_page(add_fn add, pgoff_t index, char *buf)
+{
+	struct folio *folio;
+
+	while (!(folio = filemap_get_folio(&file, index))) {
+		folio = folio_alloc(cache, MAPPING_FILE, 0, 0, true);
+		if (!add(&file, folio, index, false)) {
+			read_memory(&file, &folio, 1);
+			folio_unlock(folio);
+			break;
+		}
+		folio_put(folio);
+	}
+	folio_copy_to(buf, folio, (index << PAGE_SHIFT) - folio_pos(folio), PAGE_SIZE);
+	folio_put(folio);
+}
+
+struct work {
+	pthread_t thread;
+	add_fn add;
+	const pgoff_t *pages; /* what to read, or NULL: anything */
+	unsigned long nr;
+	uint64_t state;
+};
+
+static void *read_pages(void *arg)
+{
+	struct work *work = arg;
+	char buf[PAGE_SIZE];
+	unsigned long i;
+
+	rcu_register_thread();
+	for (i = 0; i < work->nr; i++)
+		read_page(work->add, work->pages ? work->pages[i] : rnd(&work->state) % FILE_PAGES,
+			  buf);
+	rcu_unregister_thread();
+	return NULL;
+}
+
+/* Return: ns for each read. */
+static double run_threads(add_fn add, const pgoff_t *pages, unsigned long nr, unsigned int threads)
+{
+	struct work works[THREADS];
+	uint64_t begin = now_ns();
+	unsigned int i;
+
+	for (i = 0; i < threads; i++) {
+		works[i] = (struct work){.add = add, .pages = pages ? pages + i * nr : NULL,
+					 .nr = nr, .state = begin + i * 7919 + 1};
+		pthread_create(&works[i].thread, NULL, read_pages, &works[i]);
+	}
+	for (i = 0; i < threads; i++)
+		pthread_join(works[i].thread, NULL);
+	return (double)(now_ns() - begin) / (nr * threads);
+}
+
+static void keep_best(double *best, double value)
+{
+	if (!*best || value < *best)
+		*best = value;
+}
+
+static struct cache_stats stats(void)
+{
+	struct cache_stats stats;
+
+	cache_get_stats(cache, &stats);
+	return stats;
+}
+
+/* Random reads over a file twice as large as the cache. */
+static void bench_add(unsigned int rounds)
+{
+	double new = 0, old = 0;
+	struct cache_stats before, after;
+
+	start(CACHE_BYTES, FILE_PAGES);
+	run_threads(filemap_add_folio, NULL, 4 * FILE_PAGES, THREADS);
+	before = stats();
+	while (rounds--) {
+		keep_best(&old, run_threads(add_folio_old, NULL, READS, THREADS));
+		keep_best(&new, run_threads(filemap_add_folio, NULL, READS, THREADS));
+	}
+	after = stats();
+	printf("figure add.walks %.3f walks\n",
+	       (double)(after.add_walks - before.add_walks) / (after.adds - before.adds));
+	printf("figure add.walks_old %.3f walks\n", (double)old_walks / old_adds);
+	printf("figure add.ns %.0f ns\nfigure add.ns_old %.0f ns\n", new, old);
+	printf("figure add.speedup %.3f times\n", old / new);
+	end();
+}
+
+/* Leaves the shadow of an evicted folio of the largest order in each range. */
+static void leave_large_shadows(void)
+{
+	unsigned long i;
+
+	truncate_all(&file);
+	for (i = 0; i < SPLITS; i++) {
+		struct folio *folio =
+			folio_alloc(cache, MAPPING_FILE, FILEMAP_MAX_ORDER, FILEMAP_MAX_ORDER, true);
+
+		if (filemap_add_folio(&file, folio, i << FILEMAP_MAX_ORDER, false))
+			die("cannot add a large folio");
+		folio_mark_uptodate(folio);
+		folio_unlock(folio);
+		if (!evict_folio(folio))
+			die("cannot evict a large folio");
+	}
+}
+
+static double split_round(add_fn add, pgoff_t *pages, struct cache_stats *sum)
+{
+	struct cache_stats before, after;
+	double ns;
+
+	leave_large_shadows();
+	before = stats();
+	ns = run_threads(add, pages, SPLITS / THREADS, THREADS);
+	after = stats();
+	sum->adds += after.adds - before.adds;
+	sum->add_walks += after.add_walks - before.add_walks;
+	sum->shadow_splits += after.shadow_splits - before.shadow_splits;
+	return ns;
+}
+
+/* Single pages where large folios were. */
+static void bench_split(unsigned int rounds)
+{
+	double new = 0, old = 0;
+	struct cache_stats sum = {0}, unused = {0};
+	uint64_t state = 1;
+	pgoff_t pages[SPLITS];
+	unsigned long i, j;
+
+	for (i = 0; i < SPLITS; i++) {
+		j = rnd(&state) % (i + 1);
+		pages[i] = pages[j];
+		pages[j] = (i << FILEMAP_MAX_ORDER) + rnd(&state) % (1UL << FILEMAP_MAX_ORDER);
+	}
+	old_walks = old_adds = 0;
+	start(CACHE_BYTES, SPLITS << FILEMAP_MAX_ORDER);
+	cache->shadows.max = ULONG_MAX; /* none is to go before it was split */
+	while (rounds--) {
+		keep_best(&old, split_round(add_folio_old, pages, &unused));
+		keep_best(&new, split_round(filemap_add_folio, pages, &sum));
+	}
+	if (sum.shadow_splits != sum.adds)
+		die("not all insertions split a shadow");
+	printf("figure add.split_walks %.3f walks\n", (double)sum.add_walks / sum.adds);
+	printf("figure add.split_walks_old %.3f walks\n", (double)old_walks / old_adds);
+	printf("figure add.split_ns %.0f ns\nfigure add.split_ns_old %.0f ns\n", new, old);
+	printf("figure add.split_speedup %.3f times\n", old / new);
+	end();
+}
+
+/*
+ * A batch, the older way: the walk goes on to the index behind the last one wanted, and finds there
+ * that it is too far.
+ */
+static void collect_old(struct mapping *mapping, const struct read_range *range,
+			struct folio_batch *batch)
+{
+	XA_STATE(xas, &mapping->i_pages, range->first);
+	struct folio *folio;
+
+	rcu_read_lock();
+	for (folio = xas_load(&xas); folio; folio = xas_next(&xas)) {
+		if (xas_retry(&xas, folio))
+			continue;
+		if (xas.xa_index > range->last || xa_is_value(folio))
+			break;
+		if (xa_is_sibling(folio) || !folio_try_get(folio))
+			break;
+		if (folio != xas_reload(&xas) || !wanted_valid(range, folio)) {
+			folio_put(folio);
+			break;
+		}
+		batch_add(batch, folio);
+		if (batch->nr == FOLIO_BATCH_SIZE)
+			break;
+		xas_advance(&xas, folio_next_index(folio) - 1);
+	}
+	rcu_read_unlock();
+}
+
+typedef void (*collect_fn)(struct mapping *mapping, const struct read_range *range,
+			   struct folio_batch *batch);
+
+static void read_cached(collect_fn get_batch, loff_t pos, size_t len, char *buf)
+{
+	loff_t end = pos + (loff_t)len;
+	struct folio_batch batch;
+	size_t n;
+
+	while (pos < end) {
+		struct read_range range = {.pos = pos, .end = end, .first = pos >> PAGE_SHIFT,
+					   .last = (end - 1) >> PAGE_SHIFT};
+
+		batch.nr = 0;
+		get_batch(&file, &range, &batch);
+		if (!batch.nr)
+			die("not cached");
+		n = copy_batch(&batch, pos, end, buf);
+		folio_batch_release(&batch);
+		pos += n;
+		buf += n;
+	}
+}
+
+/* Folios of one page each. */
+static void fill_cache(pgoff_t pages)
+{
+	char buf[PAGE_SIZE];
+	pgoff_t i;
+
+	for (i = 0; i < pages; i++)
+		if (filemap_read(&file, i * PAGE_SIZE, buf, PAGE_SIZE) != (ssize_t)PAGE_SIZE)
+			die("cannot fill the cache");
+}
+
+static void bench_batch(const char *variant, size_t len, unsigned long nr)
+{
+	collect_fn get_batch = strcmp(variant, "old") ? collect : collect_old;
+	char *buf = malloc(len);
+	unsigned long i;
+
+	start(2 * CACHE_BYTES, FILE_PAGES / 4);
+	fill_cache(FILE_PAGES / 4);
+	for (i = 0; i < nr && strcmp(variant, "none"); i++)
+		read_cached(get_batch, i * len % (FILE_PAGES / 4 * PAGE_SIZE), len, buf);
+	free(buf);
+	end();
+}
+
+static int host_fd = -1;
+
+static void *hot_reads(void *arg)
+{
+	struct work *work = arg;
+	char *buf = aligned_alloc(PAGE_SIZE, PAGE_SIZE);
+	unsigned long i;
+
+	rcu_register_thread();
+	for (i = 0; i < work->nr; i++) {
+		loff_t pos = rnd(&work->state) % HOT_PAGES * PAGE_SIZE;
+		ssize_t n = work->add ? filemap_read(&file, pos, buf, PAGE_SIZE)
+				      : pread(host_fd, buf, PAGE_SIZE, pos);
+
+		if (n != (ssize_t)PAGE_SIZE)
+			die("cached read failed");
+	}
+	rcu_unregister_thread();
+	free(buf);
+	return NULL;
+}
+
+/* Return: ns for each read of one thread. */
+static double hot_round(bool ours, unsigned int threads)
+{
+	struct work works[THREADS];
+	uint64_t begin = now_ns();
+	unsigned int i;
+
+	for (i = 0; i < threads; i++) {
+		works[i] = (struct work){.add = ours ? filemap_add_folio : NULL, .nr = READS,
+					 .state = begin + i * 7919 + 1};
+		pthread_create(&works[i].thread, NULL, hot_reads, &works[i]);
+	}
+	for (i = 0; i < threads; i++)
+		pthread_join(works[i].thread, NULL);
+	return (double)(now_ns() - begin) / READS;
+}
+
+static void make_host_file(void)
+{
+	char name[] = "/var/tmp/bench_cache_read.XXXXXX", *buf = calloc(1, HOT_PAGES * PAGE_SIZE);
+
+	host_fd = mkstemp(name);
+	if (host_fd < 0 || !buf ||
+	    write(host_fd, buf, HOT_PAGES * PAGE_SIZE) != (ssize_t)(HOT_PAGES * PAGE_SIZE))
+		die("cannot make a file in /var/tmp");
+	unlink(name);
+	free(buf);
+}
+
+static void bench_read(unsigned int rounds)
+{
+	double one = 0, two = 0, host = 0, host_two = 0;
+
+	make_host_file();
+	start(2 * CACHE_BYTES, HOT_PAGES);
+	fill_cache(HOT_PAGES);
+	while (rounds--) {
+		keep_best(&one, hot_round(true, 1));
+		keep_best(&host, hot_round(false, 1));
+		keep_best(&two, hot_round(true, 2));
+		keep_best(&host_two, hot_round(false, 2));
+	}
+	printf("figure cache.read4k %.0f ns\n", one);
+	printf("figure cache.read4k_pread %.0f ns\n", host);
+	printf("figure cache.read4k_ratio %.2f times\n", host / one);
+	printf("figure cache.read4k_scaling %.2f times\n", 2 * one / two);
+	printf("figure cache.read4k_pread_scaling %.2f times\n", 2 * host / host_two);
+	end();
+	close(host_fd);
+}
+
+int main(int argc, char **argv)
+{
+	unsigned int rounds = argc > 2 ? atoi(argv[2]) : 5;
+
+	rcu_register_thread();
+	if (argc > 1 && !strcmp(argv[1], "add")) {
+		bench_add(rounds);
+		bench_split(rounds);
+	} else if (argc > 1 && !strcmp(argv[1], "read")) {
+		bench_read(rounds);
+	} else if (argc == 5 && !strcmp(argv[1], "batch")) {
+		bench_batch(argv[2], strtoul(argv[3], NULL, 0), strtoul(argv[4], NULL, 0));
+	} else {
+		fprintf(stderr, "usage: bench_cache_read add|read [ROUNDS] | "
+				"batch new|old|none BYTES READS\n");
+		return 2;
+	}
+	rcu_unregister_thread();
+	return 0;
+}
