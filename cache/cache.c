@@ -82,8 +82,14 @@ int cache_create(struct cache **out, const struct cache_config *config)
 	err = start_flushers(cache);
 	if (err)
 		goto arena;
+	err = readahead_start(cache);
+	if (err)
+		goto flushers;
 	*out = cache;
 	return 0;
+flushers:
+	flusher_stop(&cache->flushers[MAPPING_FILE]);
+	flusher_stop(&cache->flushers[MAPPING_DEVICE]);
 arena:
 	workingset_finish(cache);
 	pthread_mutex_destroy(&cache->lru_lock);
@@ -97,6 +103,7 @@ void cache_destroy(struct cache *cache)
 {
 	if (!cache)
 		return;
+	readahead_stop(cache);
 	flusher_stop(&cache->flushers[MAPPING_FILE]);
 	flusher_stop(&cache->flushers[MAPPING_DEVICE]);
 	workingset_finish(cache);
@@ -143,7 +150,7 @@ int mapping_init(struct mapping *mapping, struct cache *cache, enum mapping_leve
 
 void mapping_finish(struct mapping *mapping)
 {
-	cache_assert(!mapping->nrpages && !mapping->nrdirty);
+	cache_assert(!mapping->nrpages && !mapping->nrdirty && !mapping->readaheads);
 	flusher_forget(mapping);
 	workingset_clear(mapping, 0, ULONG_MAX);
 	cache_assert(xa_empty(&mapping->i_pages));

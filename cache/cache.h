@@ -16,10 +16,12 @@
 /**
  * struct cache_config - how a cache is made
  * @bytes: bound of the memory for folios, rounded down to pages; at least CACHE_MIN_BYTES
+ * @readahead_bytes: the most that is read ahead of a reader at a time; 0: nothing
  * @dirty_expire_ms: dirty data older than this is written back by the flusher; 0: never by age
  */
 struct cache_config {
 	size_t bytes;
+	size_t readahead_bytes;
 	unsigned int dirty_expire_ms;
 };
 
@@ -28,6 +30,12 @@ struct cache_stats {
 	uint64_t hits, misses;			/* folios asked for by reads and writes */
 	uint64_t read_bytes, written_bytes;	/* to and from the backing */
 	uint64_t evictions, activations, refaults;
+	uint64_t refault_activations, refault_restores;	/* of refaults: taken in as active; had been */
+	uint64_t shadow_nodes_freed;
+	uint64_t readahead_sync, readahead_async;	/* windows */
+	uint64_t readahead_pages, readahead_hits;	/* read ahead; of these, folios used later */
+	uint64_t readahead_wasted;			/* pages read ahead, evicted unused */
+	uint64_t readahead_errors, readahead_dropped;	/* runs that failed, windows not tried */
 	uint64_t writeback_runs, write_errors, read_errors, throttled;
 	uint64_t adds, add_walks;		/* folios added to mappings, walks of the tree for it */
 	uint64_t shadow_splits, folio_splits;

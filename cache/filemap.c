@@ -15,6 +15,9 @@
  * they could be evicted before they are seen, again and again. Only the first folio of the run may
  * be waited for, its lock as well as its frame (reclaim.c says why).
  *
+ * A read for an open file has more than it wants read into the cache before, unless it looks like a
+ * random one (readahead.c).
+ *
  * The size is read before the folios are looked for, and again after: bytes that are returned are
  * below both.
  */
@@ -320,7 +323,7 @@ static void batch_add(struct folio_batch *batch, struct folio *folio)
 }
 
 /*
- * Takes what is there, without a gap from the first folio on. Whether the last one wanted has been
+ * Takes what is there, without a gap from the first folio on, up to one with a readahead mark. Whether the last one wanted has been
  * reached is asked when it has been taken: there is no step of the walk past it.
  */
 static void collect(struct mapping *mapping, const struct read_range *range,
@@ -342,7 +345,8 @@ static void collect(struct mapping *mapping, const struct read_range *range,
 		}
 		batch_add(batch, folio);
 		next = folio_next_index(folio);
-		if (next > range->last || batch->nr == FOLIO_BATCH_SIZE)
+		if (next > range->last || batch->nr == FOLIO_BATCH_SIZE ||
+		    (folio_flags(folio) & FOLIO_READAHEAD))
 			break;
 		xas_advance(&xas, next - 1);
 	}
@@ -426,21 +430,46 @@ static int fill(struct mapping *mapping, const struct read_range *range, struct 
 }
 
 /* A read that goes on in the folio where the last one ended is the same access. */
-static void mark_batch_accessed(struct mapping *mapping, const struct folio_batch *batch)
+static void mark_batch_accessed(pgoff_t *last_read, const struct read_range *range,
+				const struct folio_batch *batch)
 {
-	pgoff_t last = __atomic_load_n(&mapping->last_read, __ATOMIC_RELAXED);
-	pgoff_t end = batch->folios[batch->nr - 1]->index;
+	pgoff_t last = __atomic_load_n(last_read, __ATOMIC_RELAXED);
+	pgoff_t end = folio_next_index(batch->folios[batch->nr - 1]) - 1;
 	unsigned int i;
 
-	for (i = batch->folios[0]->index == last; i < batch->nr; i++)
+	i = last >= batch->folios[0]->index && last < folio_next_index(batch->folios[0]);
+	for (; i < batch->nr; i++)
 		folio_mark_accessed(batch->folios[i]);
+	if (end > range->last)
+		end = range->last;
 	if (end != last)
-		__atomic_store_n(&mapping->last_read, end, __ATOMIC_RELAXED);
+		__atomic_store_n(last_read, end, __ATOMIC_RELAXED);
 }
 
-int filemap_get_pages(struct mapping *mapping, loff_t pos, size_t len, struct folio_batch *batch)
+/* The first folio wanted cannot be had: reads ahead if it is not there. Return: whether it did. */
+static bool read_ahead(struct mapping *mapping, struct file_ra *ra, const struct read_range *range)
+{
+	if (!ra || is_taken(mapping, range->first))
+		return false;
+	return readahead_sync(mapping, ra, range->first, range->last - range->first + 1);
+}
+
+/* A batch ends with a marked folio: the next window is due. */
+static void look_for_mark(struct mapping *mapping, struct file_ra *ra,
+			  const struct read_range *range, const struct folio_batch *batch)
+{
+	struct folio *last = batch->folios[batch->nr - 1];
+	pgoff_t index = last->index > range->first ? last->index : range->first;
+
+	if (ra && (folio_flags(last) & FOLIO_READAHEAD))
+		readahead_async(mapping, ra, last, index, range->last - index + 1);
+}
+
+int filemap_get_pages_ra(struct mapping *mapping, struct file_ra *ra, loff_t pos, size_t len,
+			 struct folio_batch *batch)
 {
 	struct read_range range = {.pos = pos, .first = pos >> PAGE_SHIFT};
+	bool tried = false;
 	int err = 0;
 
 	batch->nr = 0;
@@ -452,14 +481,23 @@ int filemap_get_pages(struct mapping *mapping, loff_t pos, size_t len, struct fo
 		range.end = len < (uint64_t)(size - pos) ? pos + (loff_t)len : size;
 		range.last = (range.end - 1) >> PAGE_SHIFT;
 		collect(mapping, &range, batch);
-		if (batch->nr)
+		if (batch->nr && tried)
+			count_stat(mapping->cache, misses, batch->nr);
+		else if (batch->nr)
 			count_stat(mapping->cache, hits, batch->nr);
-		else
+		else if (tried || !(tried = read_ahead(mapping, ra, &range)))
 			err = fill(mapping, &range, batch);
 	}
-	if (batch->nr)
-		mark_batch_accessed(mapping, batch);
+	if (!batch->nr)
+		return err;
+	look_for_mark(mapping, ra, &range, batch);
+	mark_batch_accessed(ra ? &ra->last_read : &mapping->last_read, &range, batch);
 	return err;
+}
+
+int filemap_get_pages(struct mapping *mapping, loff_t pos, size_t len, struct folio_batch *batch)
+{
+	return filemap_get_pages_ra(mapping, NULL, pos, len, batch);
 }
 
 void folio_batch_release(struct folio_batch *batch)
@@ -494,11 +532,11 @@ static size_t copy_batch(const struct folio_batch *batch, loff_t pos, loff_t end
  * filemap_get_pages(); where a folio cannot be read as a whole, tries for the block of @pos alone, so
  * that what fails are the bytes that cannot be had. Moves *end to what was tried for.
  */
-static int get_readable(struct mapping *mapping, loff_t pos, loff_t *end,
+static int get_readable(struct mapping *mapping, struct file_ra *ra, loff_t pos, loff_t *end,
 			struct folio_batch *batch)
 {
 	loff_t unit = (loff_t)PAGE_SIZE << mapping->min_order, n = unit - (pos & (unit - 1));
-	int err = filemap_get_pages(mapping, pos, *end - pos, batch);
+	int err = filemap_get_pages_ra(mapping, ra, pos, *end - pos, batch);
 
 	if (!err || *end - pos <= n)
 		return err;
@@ -506,7 +544,8 @@ static int get_readable(struct mapping *mapping, loff_t pos, loff_t *end,
 	return filemap_get_pages(mapping, pos, n, batch);
 }
 
-ssize_t filemap_read(struct mapping *mapping, loff_t pos, void *buf, size_t len)
+ssize_t filemap_read_ra(struct mapping *mapping, struct file_ra *ra, loff_t pos, void *buf,
+			size_t len)
 {
 	struct folio_batch batch;
 	loff_t size, end;
@@ -520,7 +559,7 @@ ssize_t filemap_read(struct mapping *mapping, loff_t pos, void *buf, size_t len)
 			      : size;
 		if (end <= pos)
 			break;
-		err = get_readable(mapping, pos, &end, &batch);
+		err = get_readable(mapping, ra, pos, &end, &batch);
 		if (err || !batch.nr)
 			break;
 		size = mapping_size(mapping);
@@ -532,4 +571,9 @@ ssize_t filemap_read(struct mapping *mapping, loff_t pos, void *buf, size_t len)
 		pos += n;
 	}
 	return done ? (ssize_t)done : err;
+}
+
+ssize_t filemap_read(struct mapping *mapping, loff_t pos, void *buf, size_t len)
+{
+	return filemap_read_ra(mapping, NULL, pos, buf, len);
 }

@@ -72,6 +72,8 @@ enum folio_flag {
 	FOLIO_LRU = 1 << 5,
 	FOLIO_BUDDY = 1 << 6,	/* free: first frame of a block on a buddy list */
 	FOLIO_WORKINGSET = 1 << 7, /* has been active */
+	FOLIO_READAHEAD = 1 << 8, /* who reads it sets the next window off: readahead.c */
+	FOLIO_AHEAD = 1 << 9,	/* read before anybody asked, and nobody has yet */
 };
 
 enum folio_blocks { BLOCKS_VALID, BLOCKS_DIRTY, BLOCKS_WRITING, BLOCKS_RESERVED, BLOCKS_KINDS };

@@ -37,6 +37,27 @@ struct lru {
 	unsigned long evicted[2];	  /* pages of late; [1]: that had been active */
 };
 
+#define READAHEAD_QUEUE 64
+#define READAHEAD_THREADS 4
+
+struct readahead_request {
+	struct mapping *mapping; /* NULL: cancelled */
+	pgoff_t start, end, mark;
+	unsigned int order;
+};
+
+/* Windows to be read, and who reads them: readahead.c. */
+struct readahead {
+	pthread_mutex_t lock;
+	pthread_cond_t work; /* the threads wait here */
+	pthread_cond_t idle; /* readahead_cancel() */
+	struct readahead_request queue[READAHEAD_QUEUE];
+	unsigned int head, nr;
+	bool stop;
+	unsigned int nr_threads;
+	pthread_t threads[READAHEAD_THREADS];
+};
+
 /* Nodes of trees that hold nothing but shadows: workingset.c. */
 struct shadow_nodes {
 	pthread_mutex_t lock;
@@ -72,6 +93,8 @@ struct flusher {
 struct counters {
 	uint64_t hits, misses, read_bytes, written_bytes, evictions, activations, refaults;
 	uint64_t refault_activations, refault_restores, shadow_nodes_freed;
+	uint64_t readahead_sync, readahead_async, readahead_pages, readahead_hits;
+	uint64_t readahead_wasted, readahead_errors, readahead_dropped;
 	uint64_t writeback_runs, write_errors, read_errors, throttled;
 	uint64_t adds, add_walks, shadow_splits, folio_splits, compactions;
 };
@@ -85,6 +108,7 @@ struct cache {
 	unsigned long nr_frames;
 	unsigned long device_share;	/* frames that FILE folios never take */
 	unsigned long background, hard; /* dirty pages of one level: flush, and wait */
+	unsigned long ra_pages;		/* the most to read ahead; 0: nothing */
 	unsigned int run_max;		/* pages of one run, at most RUN_MAX */
 	unsigned int max_order;		/* of folios, but for a mapping's minimum */
 
@@ -104,6 +128,7 @@ struct cache {
 	struct lru lru[MAPPING_LEVELS];
 
 	struct shadow_nodes shadows;
+	struct readahead readahead;
 	struct flusher flushers[MAPPING_LEVELS];
 	struct counters counters;
 };
@@ -240,6 +265,15 @@ bool lru_isolate(struct folio *folio);
 bool evict_folio(struct folio *folio);
 struct folio *folio_alloc(struct cache *cache, enum mapping_level level, unsigned int order,
 			  unsigned int min_order, bool wait);
+
+/* readahead.c */
+int readahead_start(struct cache *cache);
+void readahead_stop(struct cache *cache);
+bool readahead_sync(struct mapping *mapping, struct file_ra *ra, pgoff_t index,
+		    unsigned long wanted);
+void readahead_async(struct mapping *mapping, struct file_ra *ra, struct folio *folio,
+		     pgoff_t index, unsigned long wanted);
+void readahead_cancel(struct mapping *mapping);
 
 /* workingset.c */
 void workingset_init(struct cache *cache);

@@ -82,6 +82,7 @@ struct mapping {
 	pthread_rwlock_t invalidate_lock; /* prefers writers */
 	bool exiting;			/* no shadows any more: it is being torn down; atomic */
 	pgoff_t last_read;		/* folio that the last read ended in; a hint, atomic */
+	unsigned int readaheads;	/* windows queued or being read: readahead.c; atomic */
 
 	/* The level's flusher's, under its lock: see flusher.c. */
 	struct list_head dirty_list;	/* one of the flusher's lists, or none */
@@ -104,6 +105,26 @@ void mapping_finish(struct mapping *mapping);
 loff_t mapping_size(const struct mapping *mapping);
 void mapping_set_size(struct mapping *mapping, loff_t size);
 
+/**
+ * struct file_ra - how one open file is being read: readahead.c
+ * @lock: for all but @last_read
+ * @start: first page of the last window
+ * @size: its pages
+ * @async_size: of these, how many were ahead of the reader when the mark was set
+ * @misses: reads that looked random, less those that did not
+ * @last_read: page that the last read ended in; a hint, atomic
+ */
+struct file_ra {
+	pthread_mutex_t lock;
+	pgoff_t start;
+	unsigned long size, async_size;
+	unsigned long misses;
+	pgoff_t last_read;
+};
+
+void file_ra_init(struct file_ra *ra);
+void file_ra_finish(struct file_ra *ra);
+
 /*
  * Reading. Returns in @batch referenced folios, in order and without a gap from the one with @pos,
  * whose wanted bytes are valid; at least one unless @pos >= size (then 0 folios and 0), at most
@@ -111,9 +132,14 @@ void mapping_set_size(struct mapping *mapping, loff_t size);
  * the first folio it is the error. Takes the invalidate lock shared when it must read.
  */
 int filemap_get_pages(struct mapping *mapping, loff_t pos, size_t len, struct folio_batch *batch);
+/* The same for an open file, with readahead. @ra: NULL: none */
+int filemap_get_pages_ra(struct mapping *mapping, struct file_ra *ra, loff_t pos, size_t len,
+			 struct folio_batch *batch);
 void folio_batch_release(struct folio_batch *batch);
 /* Copies to @buf; short at size. Returns bytes, or an error when none could be read. */
 ssize_t filemap_read(struct mapping *mapping, loff_t pos, void *buf, size_t len);
+ssize_t filemap_read_ra(struct mapping *mapping, struct file_ra *ra, loff_t pos, void *buf,
+			size_t len);
 
 /*
  * Writing: copies @len bytes to [pos, pos + len), block by block through ops->reserve(), reads what

@@ -207,6 +207,10 @@ void folio_mark_accessed(struct folio *folio)
 	struct cache *cache = folio->cache;
 	unsigned int flags = folio_flags(folio);
 
+	if (flags & FOLIO_AHEAD) {
+		folio_clear_flags(folio, FOLIO_AHEAD);
+		count_stat(cache, readahead_hits, 1);
+	}
 	if (!(flags & FOLIO_REFERENCED)) {
 		folio_set_flags(folio, FOLIO_REFERENCED);
 		return;
@@ -270,6 +274,8 @@ static bool evict(struct folio *folio, bool *dirty)
 		done = evict_locked(mapping, folio, dirty);
 	folio_unlock(folio);
 	if (done) {
+		if (folio_flags(folio) & FOLIO_AHEAD)
+			count_stat(folio->cache, readahead_wasted, 1UL << folio->order);
 		count_stat(folio->cache, evictions, 1);
 		arena_free(folio);
 	}

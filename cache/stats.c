@@ -19,6 +19,16 @@ void cache_get_stats(struct cache *cache, struct cache_stats *stats)
 	COUNTER(evictions);
 	COUNTER(activations);
 	COUNTER(refaults);
+	COUNTER(refault_activations);
+	COUNTER(refault_restores);
+	COUNTER(shadow_nodes_freed);
+	COUNTER(readahead_sync);
+	COUNTER(readahead_async);
+	COUNTER(readahead_pages);
+	COUNTER(readahead_hits);
+	COUNTER(readahead_wasted);
+	COUNTER(readahead_errors);
+	COUNTER(readahead_dropped);
 	COUNTER(writeback_runs);
 	COUNTER(write_errors);
 	COUNTER(read_errors);

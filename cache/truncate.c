@@ -448,6 +448,7 @@ int truncate_hole(struct mapping *mapping, loff_t start, loff_t end)
 void truncate_all(struct mapping *mapping)
 {
 	__atomic_store_n(&mapping->exiting, true, __ATOMIC_RELAXED);
+	readahead_cancel(mapping);
 	remove_range(mapping, 0, LAST_INDEX);
 	filemap_wait_frozen(mapping);
 	__atomic_store_n(&mapping->exiting, false, __ATOMIC_RELAXED);

@@ -15,6 +15,7 @@
 /* What an open file needs: fi->fh. */
 struct open_file {
 	errseq_t since;		/* write errors up to here have been told */
+	struct file_ra ra;
 };
 
 static inline struct session *session_of(fuse_req_t req)

@@ -48,6 +48,7 @@ int open_node(fuse_req_t req, struct vnode *node, struct fuse_file_info *fi)
 	if (!file)
 		return -ENOMEM;
 	file->since = filemap_sample_wb_err(&node->mapping);
+	file_ra_init(&file->ra);
 	fi->fh = (uintptr_t)file;
 	if (may_write(fi))
 		__atomic_add_fetch(&node->writers, 1, __ATOMIC_RELAXED);
@@ -60,6 +61,7 @@ void close_node(struct vnode *node, struct fuse_file_info *fi)
 {
 	if (may_write(fi))
 		__atomic_sub_fetch(&node->writers, 1, __ATOMIC_RELAXED);
+	file_ra_finish(&file_of(fi)->ra);
 	free(file_of(fi));
 }
 
@@ -120,13 +122,14 @@ static void lend_folio(struct lent *lent, struct folio *folio, loff_t pos, size_
 }
 
 /* Gathers what there is of [pos, pos + size): 0, or the error when there is nothing. */
-static int lend(struct lent *lent, struct mapping *mapping, loff_t pos, size_t size)
+static int lend(struct lent *lent, struct mapping *mapping, struct file_ra *ra, loff_t pos,
+		size_t size)
 {
 	struct folio_batch batch;
 	int ret = 0;
 
 	while (lent->len < size) {
-		ret = filemap_get_pages(mapping, pos + lent->len, size - lent->len, &batch);
+		ret = filemap_get_pages_ra(mapping, ra, pos + lent->len, size - lent->len, &batch);
 		if (ret || !batch.nr)
 			break;
 		for (unsigned int i = 0; i < batch.nr; i++)
@@ -155,13 +158,14 @@ static void clip_lent(struct lent *lent, loff_t left)
 	}
 }
 
-static void read_lending(fuse_req_t req, struct mapping *mapping, loff_t pos, size_t size)
+static void read_lending(fuse_req_t req, struct mapping *mapping, struct file_ra *ra, loff_t pos,
+			 size_t size)
 {
 	struct lent lent;
 	int ret;
 
 	lent.nr_iov = lent.nr_folios = lent.len = 0;
-	ret = lend(&lent, mapping, pos, size);
+	ret = lend(&lent, mapping, ra, pos, size);
 	clip_lent(&lent, mapping_size(mapping) - pos);
 	if (ret)
 		reply_error(req, ret);
@@ -171,10 +175,11 @@ static void read_lending(fuse_req_t req, struct mapping *mapping, loff_t pos, si
 		folio_put(lent.folios[i]);
 }
 
-static void read_copying(fuse_req_t req, struct mapping *mapping, loff_t pos, size_t size)
+static void read_copying(fuse_req_t req, struct mapping *mapping, struct file_ra *ra, loff_t pos,
+			 size_t size)
 {
 	char *buf = malloc(size);
-	ssize_t ret = buf ? filemap_read(mapping, pos, buf, size) : -ENOMEM;
+	ssize_t ret = buf ? filemap_read_ra(mapping, ra, pos, buf, size) : -ENOMEM;
 
 	if (ret < 0)
 		reply_error(req, ret);
@@ -187,6 +192,7 @@ void do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t pos, struct fuse
 {
 	struct session *session = session_of(req);
 	struct vnode *node = node_of(req, ino);
+	struct file_ra *ra = &file_of(fi)->ra;
 	uint64_t pages;
 
 	if (size > READ_MOST)
@@ -196,10 +202,10 @@ void do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t pos, struct fuse
 	if (session->volume->ops->accessed)
 		session->volume->ops->accessed(node);
 	if (pages <= READ_FOLIOS && pin_pages(session, pages)) {
-		read_lending(req, &node->mapping, pos, size);
+		read_lending(req, &node->mapping, ra, pos, size);
 		unpin_pages(session, pages);
 	} else {
-		read_copying(req, &node->mapping, pos, size);
+		read_copying(req, &node->mapping, ra, pos, size);
 	}
 }
 

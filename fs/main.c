@@ -113,6 +113,7 @@ static int serve_image(const struct options *options, struct image *image)
 	struct session session = {.options = options};
 	const struct cache_config config = {
 		.bytes = options->cache_size,
+		.readahead_bytes = options->readahead,
 		.dirty_expire_ms = options->commit * 1000,
 	};
 	int ret = cache_create(&session.cache, &config);

@@ -18,6 +18,7 @@
 #define CACHE_SIZE_LEAST (4 * MIB)
 #define CACHE_DEFAULT_LEAST (16 * MIB)
 #define CACHE_DEFAULT_MOST (1024 * MIB)
+#define READAHEAD_DEFAULT MIB
 #define COMMIT_DEFAULT 5
 #define SPIN_DEFAULT 50
 #define SPIN_MOST 100000
@@ -56,6 +57,8 @@ static const struct row rows[] = {
 	ROW("offset", SIZE, AT(offset), VALUE("BYTES", "the image starts there in the file")),
 	ROW("cache_size", SIZE, AT(cache_size),
 	    VALUE("BYTES", "bound of the cache (an eighth of memory, 16M to 1G)")),
+	ROW("readahead", SIZE, AT(readahead),
+	    VALUE("BYTES", "read at most that far ahead of a reader (1M; 0: do not)")),
 	ROW("direct_io", SET, AT(direct_io), HELP("do not let the kernel cache files as well")),
 	ROW("commit", NUMBER, AT(commit), VALUE("SECONDS", "write back what is older (5)"),
 	    .most = 86400),
@@ -409,6 +412,7 @@ int options_parse(struct options *options, int argc, char **argv)
 
 	*options = (struct options){
 		.cache_size = default_cache_size(),
+		.readahead = READAHEAD_DEFAULT,
 		.commit = COMMIT_DEFAULT,
 		.spin = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? SPIN_DEFAULT : 0,
 		.acl = true,

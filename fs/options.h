@@ -13,7 +13,7 @@ struct options {
 	bool ro, raw, direct_io, norecovery, fakeroot, foreground, debug, minixdf, acl;
 	bool allow_other, default_permissions;
 	bool help, version;
-	uint64_t offset, cache_size;	/* bytes */
+	uint64_t offset, cache_size, readahead;	/* bytes */
 	unsigned int commit;		/* seconds */
 	unsigned int spin;		/* microseconds; 0: off */
 	enum errors_policy errors;

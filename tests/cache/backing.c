@@ -115,6 +115,8 @@ static int read_folios(struct mapping *mapping, struct folio **folios, unsigned 
 	count(&b->read_pages, pages_of(folios, nr));
 	if (fault(&b->fail_reads_in, &b->fail_reads))
 		return -EIO;
+	if (__atomic_load_n(&b->read_delay_us, __ATOMIC_RELAXED))
+		usleep(b->read_delay_us);
 	touch_volume(b, folios[0]->index, false);
 	for (i = 0; i < nr; i++) {
 		must(!i || folios[i]->index == folio_next_index(folios[i - 1]));

@@ -27,6 +27,7 @@ struct backing {
 	long space;		    /* blocks to be had; atomic */
 	struct test_volume *volume; /* or NULL */
 	unsigned int delay_us;	    /* of each write */
+	unsigned int read_delay_us; /* of each call to read; atomic */
 
 	/* The nth call from now fails (0: the next), and those after it as long as the count says.
 	 * Atomic. */

@@ -23,6 +23,7 @@
 
 static struct cache *cache;
 static struct backing files[FILES], device;
+static struct file_ra streams[FILES]; /* all threads read each file through one open file */
 static struct test_volume volume = {.lock = PTHREAD_MUTEX_INITIALIZER, .device = &device};
 static const unsigned int shifts[FILES] = {10, 11, 12, 14};
 static bool stop;
@@ -50,7 +51,7 @@ static void check_bytes(unsigned int file, loff_t pos, const unsigned char *buf,
 
 static void do_read(unsigned int file, loff_t pos, unsigned char *buf, size_t len)
 {
-	ssize_t n = filemap_read(&files[file].mapping, pos, buf, len);
+	ssize_t n = filemap_read_ra(&files[file].mapping, &streams[file], pos, buf, len);
 
 	if (n < 0)
 		fail("read failed", file, pos);
@@ -103,10 +104,13 @@ static void do_truncate(unsigned int file, loff_t pos, size_t len, bool punch)
 static void do_short_life(loff_t size, unsigned char *buf)
 {
 	struct backing b;
+	struct file_ra ra;
 
 	backing_init(&b, cache, MAPPING_FILE, 12, size, size, 0);
-	if (filemap_read(&b.mapping, 0, buf, size) != size)
+	file_ra_init(&ra);
+	if (filemap_read_ra(&b.mapping, &ra, 0, buf, size) != size)
 		fail("read of a short-lived file failed", FILES, 0);
+	file_ra_finish(&ra);
 	truncate_all(&b.mapping);
 	mapping_finish(&b.mapping);
 	pthread_mutex_destroy(&b.inode_lock);
@@ -216,18 +220,23 @@ int main(int argc, char **argv)
 	unsigned int seconds = argc > 1 ? atoi(argv[1]) : 5;
 	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : now_ns() | 1;
 	pthread_t threads[THREADS];
+	struct cache_config config = {.bytes = CACHE_MIN_BYTES, .dirty_expire_ms = 20,
+				      .readahead_bytes = 64 << 10};
 	unsigned char *buf = malloc(ROOM);
 	struct cache_stats stats;
 	unsigned int i;
 
 	printf("torture: seed %#lx\n", (unsigned long)seed);
 	fflush(stdout);
-	cache = test_cache(CACHE_MIN_BYTES, 20);
+	rcu_register_thread();
+	if (cache_create(&cache, &config))
+		fail("no cache", 0, 0);
 	cache->max_order = 4;
 	backing_init(&device, cache, MAPPING_DEVICE, 12, 4 * ROOM, 4 * ROOM, 0);
 	for (i = 0; i < FILES; i++) {
 		backing_init(&files[i], cache, MAPPING_FILE, shifts[i], ROOM, 0, 0);
 		files[i].volume = &volume;
+		file_ra_init(&streams[i]);
 		files[i].delay_us = i * 50;
 	}
 	for (i = 0; i < THREADS; i++)
@@ -243,8 +252,10 @@ int main(int argc, char **argv)
 		fail("bound", 0, 0);
 	printf("torture: %lu steps, %lu evictions, %lu runs, %lu failed, %lu throttled\n", steps,
 	       stats.evictions, stats.writeback_runs, stats.write_errors, stats.throttled);
-	for (i = 0; i < FILES; i++)
+	for (i = 0; i < FILES; i++) {
+		file_ra_finish(&streams[i]);
 		backing_finish(&files[i]);
+	}
 	backing_finish(&device);
 	cache_destroy(cache);
 	free(buf);

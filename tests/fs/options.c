@@ -46,6 +46,8 @@ ParameterizedTestParameters(options, value)
 		{"cache_size=64m", FIELD(cache_size), 64 << 20},
 		{"cache_size=8192K", FIELD(cache_size), 8 << 20},
 		{"cache_size=2G", FIELD(cache_size), 2ULL << 30},
+		{"readahead=256K", FIELD(readahead), 256 << 10},
+		{"readahead=0", FIELD(readahead), 0},
 		{"cache_size=1T", FIELD(cache_size), 1ULL << 40},
 		{"direct_io", FIELD(direct_io), true},
 		{"ro", FIELD(commit), 5},
@@ -236,7 +238,7 @@ Test(options, comma_in_a_value_is_escaped)
 Test(options, help_names_every_documented_option)
 {
 	static const char *const names[] = {
-		"ro", "raw", "offset=BYTES", "cache_size=BYTES", "direct_io", "commit=SECONDS",
+		"ro", "raw", "offset=BYTES", "cache_size=BYTES", "readahead=BYTES", "direct_io", "commit=SECONDS",
 		"errors", "norecovery", "fakeroot", "uid=ID", "gid=ID", "allow_other", "spin=",
 		"minixdf", "lockfile=", "noload", "default_permissions",
 	};

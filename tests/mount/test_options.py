@@ -42,7 +42,7 @@ class Options(MountTest):
 		for option in ('-h', '--help'):
 			done = foliofs(option)
 			self.assertEqual(done.returncode, 0)
-			for name in ('ro', 'rw', 'raw', 'offset', 'cache_size', 'direct_io', 'commit', 'errors',
+			for name in ('ro', 'rw', 'raw', 'offset', 'cache_size', 'direct_io', 'commit', 'errors', 'readahead',
 				     'norecovery', 'noload', 'fakeroot', 'uid', 'gid', 'allow_other',
 				     'default_permissions'):
 				self.assertRegex(words(done), r'(?m)^\s*(-o )?%s\b' % name)
