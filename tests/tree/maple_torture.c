@@ -165,7 +165,7 @@ static unsigned long pick_index(uint64_t *random)
 static void read_loads(uint64_t *random)
 {
 	for (unsigned int i = 0; i < 200; i++) {
-		unsigned long index = pick_index(random);
+		unsigned long index = i & 12 ? pick_index(random) : INDICES + i;
 		struct object *object;
 		MA_STATE(mas, &mt, index, index);
 
@@ -352,14 +352,21 @@ static void erase_at(unsigned long index)
 	free_list(unlinked);
 }
 
-/* Behind the last index: ranges are appended one by one, and go all at once. */
+/*
+ * Behind the last index: ranges are appended one by one, and go all at once. What reaches to the end
+ * of all is cut in place, and what is left of it replaced in place.
+ */
 static void change_tail(uint64_t *random)
 {
-	unsigned long first = INDICES;
-	unsigned long n = test_random(random) % 64;
+	unsigned long first = INDICES, before = first;
+	unsigned long n = test_random(random);
+	bool to_end = n & 64;
 
-	for (unsigned long i = 0; i < n; i++) {
-		replace(first, first + i % 3, false);
+	for (unsigned long i = 0; i < n % 64; i++) {
+		replace(first, to_end ? ULONG_MAX : first + i % 3, false);
+		if (to_end && i)
+			replace(before, first - 1, false);
+		before = first;
 		first += i % 3 + 1 + i % 2;
 	}
 	if (n & 1)

@@ -36,7 +36,7 @@ static void store(unsigned long first, unsigned long last, void *entry)
 	pair_store(&pair, first, last, entry);
 }
 
-TestSuite(tree, .init = begin, .fini = end);
+TestSuite(tree, .init = begin, .fini = end, .timeout = 60);
 
 Test(tree, is_empty_as_it_is_declared)
 {
@@ -200,7 +200,7 @@ Test(tree, reserved_ranges_read_as_null)
 	rcu_read_unlock();
 }
 
-TestSuite(insert, .init = begin, .fini = end);
+TestSuite(insert, .init = begin, .fini = end, .timeout = 60);
 
 static void insert(unsigned long first, unsigned long last, int expected)
 {
@@ -250,7 +250,7 @@ Test(insert, of_an_index_beside_the_sole_entry)
 	list_store(&pair.list, 1, 1, value(3));
 }
 
-TestSuite(erase, .init = begin, .fini = end);
+TestSuite(erase, .init = begin, .fini = end, .timeout = 60);
 
 static void erase(unsigned long index)
 {
@@ -318,7 +318,7 @@ Test(erase, a_tree_shrinks_to_the_entry_at_zero)
 	cr_assert_eq(mtree_load(mt, 0), value(0));
 }
 
-TestSuite(find, .init = begin, .fini = end);
+TestSuite(find, .init = begin, .fini = end, .timeout = 60);
 
 static void finds(unsigned long from, unsigned long max, void *entry, unsigned long after)
 {
@@ -421,7 +421,7 @@ Test(find, next_and_prev_of_the_sole_entry)
 	cr_assert_eq(mt_prev(mt, ULONG_MAX, 0), value(1));
 }
 
-TestSuite(copy, .init = begin_gaps, .fini = end);
+TestSuite(copy, .init = begin_gaps, .fini = end, .timeout = 60);
 
 /* Fills the tree with @n ranges, copies it, and uses both. */
 static void copies(unsigned int n)
@@ -496,7 +496,7 @@ Test(copy, goes_into_an_empty_tree_of_the_same_kind_only)
 	mtree_destroy(&copy);
 }
 
-TestSuite(mode, .init = begin, .fini = end);
+TestSuite(mode, .init = begin, .fini = end, .timeout = 60);
 
 Test(mode, can_change_while_the_tree_is_in_use)
 {

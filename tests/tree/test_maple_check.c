@@ -47,7 +47,7 @@ static void minds(void *word, unsigned long broken)
 	cr_assert_eq(mt_check(mt), 0);
 }
 
-TestSuite(maple_check, .init = begin, .fini = end);
+TestSuite(maple_check, .init = begin, .fini = end, .timeout = 60);
 
 Test(maple_check, a_height_that_is_not_so)
 {

@@ -64,7 +64,7 @@ static void look_everywhere(unsigned long most)
 	}
 }
 
-TestSuite(gap, .init = begin, .fini = end);
+TestSuite(gap, .init = begin, .fini = end, .timeout = 60);
 
 Test(gap, in_an_empty_tree)
 {
@@ -188,7 +188,7 @@ Test(gap, is_stored_to_at_once)
 	pair_verify(&pair);
 }
 
-TestSuite(alloc, .init = begin, .fini = end);
+TestSuite(alloc, .init = begin, .fini = end, .timeout = 60);
 
 static void alloc(bool up, unsigned long size, unsigned long min, unsigned long max, int expected)
 {
@@ -266,7 +266,7 @@ Test(alloc, only_in_a_tree_that_keeps_gaps)
 	cr_assert(mtree_empty(&plain));
 }
 
-TestSuite(cyclic, .init = begin, .fini = end);
+TestSuite(cyclic, .init = begin, .fini = end, .timeout = 60);
 
 static unsigned long next;
 

@@ -236,7 +236,7 @@ static void take_steps(const struct step *steps, unsigned int n)
 
 #define TAKE(steps) take_steps(steps, sizeof(steps) / sizeof(steps[0]))
 
-TestSuite(status, .init = begin, .fini = end);
+TestSuite(status, .init = begin, .fini = end, .timeout = 60);
 
 Test(status, steps_in_a_tree_with_nodes)
 {
@@ -278,7 +278,7 @@ Test(status, turning_around_at_the_limits)
 	rcu_read_unlock();
 }
 
-TestSuite(mas, .init = begin, .fini = end);
+TestSuite(mas, .init = begin, .fini = end, .timeout = 60);
 
 Test(mas, its_error_sticks)
 {
@@ -416,6 +416,21 @@ Test(mas, erase_takes_the_range_around_the_index)
 	list_store(&pair.list, 10, 19, NULL);
 	mas_set(&mas, 15);
 	cr_assert_null(mas_erase(&mas));
+	mas_unlock(&mas);
+}
+
+/* So does an erase that finds, with the nodes it got, that another was faster. */
+Test(mas, erase_of_nothing_gives_back_the_nodes_ahead)
+{
+	MA_STATE(mas, mt, 15, 15);
+
+	store(10, 19, value(1));
+	mas_lock(&mas);
+	cr_assert_eq(mas_preallocate(&mas, value(2), GFP_KERNEL), 0);
+	cr_assert_not_null(mas.alloc);
+	mas_set(&mas, 25);
+	cr_assert_null(mas_erase(&mas));
+	cr_assert_null(mas.alloc);
 	mas_unlock(&mas);
 }
 
