@@ -152,7 +152,7 @@ static struct maple_node *over(struct pair *pair, unsigned long index)
 	return mt_word_parent(mt_word(mt_to_node(leaf.node)));
 }
 
-/* One leaf less in each node over leaves that has more than it must have, but the last of a node. */
+/* One leaf less in each node over leaves that has more than it must have. */
 static void thin_above(struct pair *pair)
 {
 	unsigned int least = mt_min_slots(mt_inner_type(&pair->mt));
@@ -166,7 +166,7 @@ static void thin_above(struct pair *pair)
 			return;
 		next = pair_leaf(pair, leaf.max + 1);
 		if (mt_end(node) + 1 > least && node == over(pair, leaf.max + 1)) {
-			/* Two leaves of six become one of seven: six slots and the one over both. */
+			/* Two leaves of six become one: what is left of both and a slot. */
 			pair_store(pair, leaf.index, next.last, xa_mk_value(leaf.index));
 			next = pair_leaf(pair, leaf.index);
 		}

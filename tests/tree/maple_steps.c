@@ -251,7 +251,7 @@ static void op_for_each(struct maple_run *run)
 		must(range && range->entry == entry);
 		must(index == range->last + 1);
 	}
-	must(from > max || !entry_from(run, at, max) || (at && !(run->list.ranges[at - 1].last + 1)));
+	must(from > max || !entry_from(run, at, max));
 }
 
 /* Goes over everything upwards with a cursor, letting go of the tree now and then. */
@@ -624,6 +624,7 @@ static void op_edit(struct maple_run *run)
 	unsigned long from = pick_index(run), max = pick_index(run), ways = pick(run, 1UL << 16);
 	const struct range *next = from > max ? NULL : entry_at_or_after(run, from, max);
 	MA_STATE(mas, &run->mt, from, from);
+	unsigned long length;
 	struct range range;
 	void *entry, *old;
 
@@ -647,7 +648,8 @@ static void op_edit(struct maple_run *run)
 			list_store(&run->list, range.first, range.last, range.entry);
 			break;
 		case 3:
-			range = range_from(range.first, range.last - range.first + pick_length(run));
+			length = range.last - range.first + pick_length(run);
+			range = range_from(range.first, length);
 			mas_set_range(&mas, range.first, range.last);
 			must(!mas_store_gfp(&mas, entry, GFP_KERNEL));
 			list_store(&run->list, range.first, range.last, entry);

@@ -353,8 +353,8 @@ static void erase_at(unsigned long index)
 }
 
 /*
- * Behind the last index: ranges are appended one by one, and go all at once. What reaches to the end
- * of all is cut in place, and what is left of it replaced in place.
+ * Behind the last index: ranges are appended one by one, and go all at once. What reaches to the
+ * end of all is cut in place, and what is left of it replaced in place.
  */
 static void change_tail(uint64_t *random)
 {

@@ -125,7 +125,7 @@ Test(gap, limits_at_every_boundary_of_several_leaves)
 	look_everywhere(130);
 }
 
-/* Gaps of all sizes far apart in a deep tree; each is the first or the last that is large enough. */
+/* Gaps of all sizes in a deep tree; each is the first or the last that is large enough. */
 Test(gap, sizes_in_a_deep_tree)
 {
 	unsigned long at = 0;

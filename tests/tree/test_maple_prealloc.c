@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Preallocation: how many nodes a store asks for, that these are always enough, with nodes that have
- * just the slots that they must have as well, and that none is lost.
+ * Preallocation: how many nodes a store asks for, that these are always enough, with nodes that
+ * have just the slots that they must have as well, and that none is lost.
  */
 #include "maple_pair.h"
 #include "seed.h"

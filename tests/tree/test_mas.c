@@ -368,7 +368,7 @@ Test(mas, nowait_gives_up_without_a_change)
 	cr_assert(mtree_empty(mt));
 }
 
-/* The dance with the lock dropped, on trees of all sizes; each store needs the system once at most. */
+/* The dance with the lock dropped; each store needs the system once at most. */
 Test(mas, the_nomem_dance_under_nowait)
 {
 	unsigned long danced = 0;
