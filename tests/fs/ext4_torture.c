@@ -352,6 +352,8 @@ static int torture(const char *mkfs, unsigned int seconds, uint64_t seed)
 	f.options.commit = 1;
 	if (fixture_open(&f))
 		return 1;
+	if (seed & 1)	/* maps are dropped all the time */
+		fixture_vol(&f)->map_limit = 1100;
 	make_dirs(&f);
 	stop = false;
 	for (int i = 0; i < THREADS; i++) {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Where files lie: few extents for what is written at once, and files of very many extents."""
 import errno
+import fcntl
 import os
 import random
 import shutil
@@ -13,6 +14,7 @@ from test_ops import get
 
 MIB = 1 << 20
 PIECE = 64 << 10
+FS_IOC_FIEMAP = 0xc020660b
 
 
 class Layout(MountTest):
@@ -90,6 +92,14 @@ class Layout(MountTest):
 
 	def test_sequential_direct_io(self):
 		self.sequential('direct_io', 'cache_size=16M')
+
+
+class Fiemap(MountTest):
+	def test_is_not_let_through(self):
+		"""What the README says: when kernels learn to ask, there is something to be written."""
+		self.not_for_kernel()
+		with self.mount(self.image()) as m, open(m / 'f', 'wb') as f:
+			self.error(errno.EOPNOTSUPP, fcntl.ioctl, f, FS_IOC_FIEMAP, bytes(32))
 
 
 class Million(MountTest):
