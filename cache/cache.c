@@ -65,9 +65,10 @@ int cache_create(struct cache **out, const struct cache_config *config)
 
 	if (config->bytes < CACHE_MIN_BYTES)
 		return -EINVAL;
-	cache = calloc(1, sizeof(*cache));
+	cache = aligned_alloc(64, sizeof(*cache));
 	if (!cache)
 		return -ENOMEM;
+	memset(cache, 0, sizeof(*cache));
 	cache->config = *config;
 	err = arena_init(cache);
 	if (err)

@@ -25,11 +25,15 @@ struct cache_config {
 	unsigned int dirty_expire_ms;
 };
 
-/* All counters since creation, or the present state where the name says so. */
+/* First counters since creation, then the present state. */
 struct cache_stats {
 	uint64_t hits, misses;			/* folios asked for by reads and writes */
 	uint64_t read_bytes, written_bytes;	/* to and from the backing */
-	uint64_t evictions, activations, refaults;
+	uint64_t read_batches, read_folios;	/* answers to reads, folios in them */
+	uint64_t evictions;			/* folios reclaimed */
+	uint64_t evictions_compact;		/* of these, to make large blocks */
+	uint64_t truncated, invalidated;	/* folios dropped */
+	uint64_t activations, refaults;
 	uint64_t refault_activations, refault_restores;	/* of refaults: taken in as active; had been */
 	uint64_t shadow_nodes_freed;
 	uint64_t readahead_sync, readahead_async;	/* windows */
@@ -40,7 +44,9 @@ struct cache_stats {
 	uint64_t adds, add_walks;		/* folios added to mappings, walks of the tree for it */
 	uint64_t shadow_splits, folio_splits;
 	uint64_t compactions;			/* large blocks made by eviction */
-	uint64_t bound_bytes, used_bytes, dirty_bytes, writeback_bytes;	/* now */
+	uint64_t orders[MAX_FOLIO_ORDER + 1];	/* folios added, by order */
+
+	uint64_t bound_bytes, used_bytes, dirty_bytes, writeback_bytes;
 };
 
 /* Returns 0 and the cache in *out, or -ENOMEM, -EINVAL, -EAGAIN (threads). Starts the flushers. */

@@ -179,6 +179,7 @@ static int add_to_array(struct mapping *mapping, struct folio *folio, void **sha
 	} while (split || xas_nomem(&xas, GFP_KERNEL));
 	xas_destroy(&xas);
 	count_stat(mapping->cache, adds, 1);
+	count_stat(mapping->cache, orders[folio->order], !xas_error(&xas));
 	count_stat(mapping->cache, add_walks, ahead.walks);
 	return xas_error(&xas);
 }
@@ -490,6 +491,8 @@ int filemap_get_pages_ra(struct mapping *mapping, struct file_ra *ra, loff_t pos
 	}
 	if (!batch->nr)
 		return err;
+	count_stat(mapping->cache, read_batches, 1);
+	count_stat(mapping->cache, read_folios, batch->nr);
 	look_for_mark(mapping, ra, &range, batch);
 	mark_batch_accessed(ra ? &ra->last_read : &mapping->last_read, &range, batch);
 	return err;

@@ -89,15 +89,12 @@ struct flusher {
 	pthread_t threads[FLUSHERS_MAX];
 };
 
-/* Fields of struct cache_stats that only count. Atomic. */
-struct counters {
-	uint64_t hits, misses, read_bytes, written_bytes, evictions, activations, refaults;
-	uint64_t refault_activations, refault_restores, shadow_nodes_freed;
-	uint64_t readahead_sync, readahead_async, readahead_pages, readahead_hits;
-	uint64_t readahead_wasted, readahead_errors, readahead_dropped;
-	uint64_t writeback_runs, write_errors, read_errors, throttled;
-	uint64_t adds, add_walks, shadow_splits, folio_splits, compactions;
-};
+/* Some threads' counters, apart from other threads': stats.c. Only the counters are used. */
+struct stats_shard {
+	struct cache_stats stats;
+} __attribute__((aligned(64)));
+
+#define STATS_SHARDS 16
 
 struct cache {
 	/* constant */
@@ -130,11 +127,20 @@ struct cache {
 	struct shadow_nodes shadows;
 	struct readahead readahead;
 	struct flusher flushers[MAPPING_LEVELS];
-	struct counters counters;
+	struct stats_shard shards[STATS_SHARDS]; /* atomic */
 };
 
+/* Which of the shards the calling thread counts in. */
+extern __thread unsigned int stats_own_shard; /* + 1 */
+unsigned int stats_choose_shard(void);
+
+static inline unsigned int stats_shard(void)
+{
+	return stats_own_shard ? stats_own_shard - 1 : stats_choose_shard();
+}
+
 #define count_stat(cache, field, n)                                                                \
-	__atomic_fetch_add(&(cache)->counters.field, (n), __ATOMIC_RELAXED)
+	__atomic_fetch_add(&(cache)->shards[stats_shard()].stats.field, (n), __ATOMIC_RELAXED)
 
 static inline uint64_t now_ns(void)
 {

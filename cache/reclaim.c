@@ -291,10 +291,13 @@ static bool evict(struct folio *folio, bool *dirty)
  */
 bool evict_folio(struct folio *folio)
 {
+	struct cache *cache = folio->cache;
 	bool dirty, isolated = lru_isolate(folio);
 
-	if (isolated && evict(folio, &dirty))
+	if (isolated && evict(folio, &dirty)) {
+		count_stat(cache, evictions_compact, 1);
 		return true;
+	}
 	if (isolated)
 		lru_add(folio);
 	folio_put(folio);

@@ -1,9 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the cache did, and how full it is. Counters are read one after the other without a lock, so
- * figures of one answer may be a few operations apart.
+ * What the cache did, and how full it is.
+ *
+ * Each thread counts in one of a few shards, which it chooses at its first count, so that threads
+ * do not pull the same line of memory to and fro. Reading adds them up, without a lock: figures of
+ * one answer may be a few operations apart.
  */
 #include "internal.h"
+
+#define NR_COUNTERS (offsetof(struct cache_stats, bound_bytes) / sizeof(uint64_t))
+
+__thread unsigned int stats_own_shard;
+
+unsigned int stats_choose_shard(void)
+{
+	static unsigned int next;
+
+	stats_own_shard = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED) % STATS_SHARDS + 1;
+	return stats_own_shard - 1;
+}
+
+static void add_shard(struct cache_stats *sum, const struct cache_stats *shard)
+{
+	const uint64_t *from = (const uint64_t *)shard;
+	uint64_t *to = (uint64_t *)sum;
+
+	for (unsigned int i = 0; i < NR_COUNTERS; i++)
+		to[i] += __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+}
 
 void cache_get_stats(struct cache *cache, struct cache_stats *stats)
 {
@@ -11,34 +35,8 @@ void cache_get_stats(struct cache *cache, struct cache_stats *stats)
 	int level;
 
 	memset(stats, 0, sizeof(*stats));
-#define COUNTER(field) stats->field = __atomic_load_n(&cache->counters.field, __ATOMIC_RELAXED)
-	COUNTER(hits);
-	COUNTER(misses);
-	COUNTER(read_bytes);
-	COUNTER(written_bytes);
-	COUNTER(evictions);
-	COUNTER(activations);
-	COUNTER(refaults);
-	COUNTER(refault_activations);
-	COUNTER(refault_restores);
-	COUNTER(shadow_nodes_freed);
-	COUNTER(readahead_sync);
-	COUNTER(readahead_async);
-	COUNTER(readahead_pages);
-	COUNTER(readahead_hits);
-	COUNTER(readahead_wasted);
-	COUNTER(readahead_errors);
-	COUNTER(readahead_dropped);
-	COUNTER(writeback_runs);
-	COUNTER(write_errors);
-	COUNTER(read_errors);
-	COUNTER(throttled);
-	COUNTER(adds);
-	COUNTER(add_walks);
-	COUNTER(shadow_splits);
-	COUNTER(folio_splits);
-	COUNTER(compactions);
-#undef COUNTER
+	for (unsigned int i = 0; i < STATS_SHARDS; i++)
+		add_shard(stats, &cache->shards[i].stats);
 	arena_usage(cache, &free, used);
 	stats->bound_bytes = cache->nr_frames << PAGE_SHIFT;
 	stats->used_bytes = (cache->nr_frames - free) << PAGE_SHIFT;

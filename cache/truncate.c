@@ -145,6 +145,7 @@ static void remove_idle(struct mapping *mapping, pgoff_t first, pgoff_t last)
 				batch.folios[nr++] = folio;
 			}
 		}
+		count_stat(mapping->cache, truncated, nr);
 		remove_folios(mapping, batch.folios, nr);
 	}
 }
@@ -200,6 +201,7 @@ static bool remove_busy(struct mapping *mapping, pgoff_t first, pgoff_t last)
 			found |= inside;
 			if (!lock_idle(mapping, folio))
 				continue;
+			count_stat(mapping->cache, truncated, inside);
 			if (inside)
 				remove_folios(mapping, &folio, 1);
 			else
@@ -464,6 +466,7 @@ static void invalidate_part(struct mapping *mapping, struct folio *folio, loff_t
 	forget_dirty(mapping, folio, lo, hi - lo);
 	folio_clear_valid(folio, lo, hi - lo);
 	if (!folio_any_valid(folio)) {
+		count_stat(mapping->cache, invalidated, 1);
 		remove_folios(mapping, &folio, 1);
 		return;
 	}

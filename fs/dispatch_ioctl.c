@@ -116,29 +116,58 @@ static void set_label(const struct call *call, const struct volume_ops *ops)
 	reply(call, ret, NULL, 0);
 }
 
+static void copy_stats(struct foliofs_stats *out, const struct cache_stats *cs)
+{
+#define COPY(field) out->field = cs->field
+	COPY(hits);
+	COPY(misses);
+	COPY(read_bytes);
+	COPY(written_bytes);
+	COPY(read_batches);
+	COPY(read_folios);
+	COPY(evictions);
+	COPY(evictions_compact);
+	COPY(truncated);
+	COPY(invalidated);
+	COPY(activations);
+	COPY(refaults);
+	COPY(refault_activations);
+	COPY(refault_restores);
+	COPY(shadow_nodes_freed);
+	COPY(readahead_sync);
+	COPY(readahead_async);
+	COPY(readahead_pages);
+	COPY(readahead_hits);
+	COPY(readahead_wasted);
+	COPY(readahead_errors);
+	COPY(readahead_dropped);
+	COPY(writeback_runs);
+	COPY(write_errors);
+	COPY(read_errors);
+	COPY(throttled);
+	COPY(adds);
+	COPY(add_walks);
+	COPY(shadow_splits);
+	COPY(folio_splits);
+	COPY(compactions);
+	COPY(bound_bytes);
+	COPY(used_bytes);
+	COPY(dirty_bytes);
+	COPY(writeback_bytes);
+#undef COPY
+	for (unsigned int i = 0; i < FOLIOFS_ORDERS && i <= MAX_FOLIO_ORDER; i++)
+		out->orders[i] = cs->orders[i];
+}
+
 static void get_stats(const struct call *call)
 {
 	struct session *session = session_of(call->req);
 	struct cache_stats cs;
 	struct foliofs_stats out = {
-		.version = 1, .pid = getpid(), .pid_namespace = pid_namespace()};
+		.version = 2, .pid = getpid(), .pid_namespace = pid_namespace()};
 
 	cache_get_stats(session->cache, &cs);
-	out.hits = cs.hits;
-	out.misses = cs.misses;
-	out.read_bytes = cs.read_bytes;
-	out.written_bytes = cs.written_bytes;
-	out.evictions = cs.evictions;
-	out.activations = cs.activations;
-	out.refaults = cs.refaults;
-	out.writeback_runs = cs.writeback_runs;
-	out.write_errors = cs.write_errors;
-	out.read_errors = cs.read_errors;
-	out.throttled = cs.throttled;
-	out.bound_bytes = cs.bound_bytes;
-	out.used_bytes = cs.used_bytes;
-	out.dirty_bytes = cs.dirty_bytes;
-	out.writeback_bytes = cs.writeback_bytes;
+	copy_stats(&out, &cs);
 	for (unsigned int i = 0; i < FOLIOFS_REQUEST_KINDS; i++)
 		out.requests[i] = __atomic_load_n(&session->requests[i], __ATOMIC_RELAXED);
 	reply(call, 0, &out, sizeof(out));

@@ -16,27 +16,49 @@
 #include "log.h"
 #include "mountpoint.h"
 
+#define COUNT(field, label) {#field, label, offsetof(struct foliofs_stats, field), false}
+#define BYTES(field, label) {#field, label, offsetof(struct foliofs_stats, field), true}
+
 static const struct {
 	const char *name, *label;
 	size_t offset;
 	bool bytes;
 } figures[] = {
-	{"hits", "hits", offsetof(struct foliofs_stats, hits), false},
-	{"misses", "misses", offsetof(struct foliofs_stats, misses), false},
-	{"read_bytes", "read from the image", offsetof(struct foliofs_stats, read_bytes), true},
-	{"written_bytes", "written to the image", offsetof(struct foliofs_stats, written_bytes),
-	 true},
-	{"evictions", "evictions", offsetof(struct foliofs_stats, evictions), false},
-	{"activations", "activations", offsetof(struct foliofs_stats, activations), false},
-	{"refaults", "refaults", offsetof(struct foliofs_stats, refaults), false},
-	{"writeback_runs", "writeback runs", offsetof(struct foliofs_stats, writeback_runs), false},
-	{"write_errors", "write errors", offsetof(struct foliofs_stats, write_errors), false},
-	{"read_errors", "read errors", offsetof(struct foliofs_stats, read_errors), false},
-	{"throttled", "writers made to wait", offsetof(struct foliofs_stats, throttled), false},
-	{"bound_bytes", "bound of memory", offsetof(struct foliofs_stats, bound_bytes), true},
-	{"used_bytes", "used of it", offsetof(struct foliofs_stats, used_bytes), true},
-	{"dirty_bytes", "dirty", offsetof(struct foliofs_stats, dirty_bytes), true},
-	{"writeback_bytes", "being written", offsetof(struct foliofs_stats, writeback_bytes), true},
+	COUNT(hits, "hits"),
+	COUNT(misses, "misses"),
+	BYTES(read_bytes, "read from the image"),
+	BYTES(written_bytes, "written to the image"),
+	COUNT(read_batches, "answers to reads"),
+	COUNT(read_folios, "folios in them"),
+	COUNT(evictions, "evictions"),
+	COUNT(evictions_compact, "for large blocks"),
+	COUNT(truncated, "truncated"),
+	COUNT(invalidated, "invalidated"),
+	COUNT(activations, "activations"),
+	COUNT(refaults, "refaults"),
+	COUNT(refault_activations, "taken in as active"),
+	COUNT(refault_restores, "had been active"),
+	COUNT(shadow_nodes_freed, "shadow nodes freed"),
+	COUNT(readahead_sync, "windows of misses"),
+	COUNT(readahead_async, "windows of marks"),
+	COUNT(readahead_pages, "pages read ahead"),
+	COUNT(readahead_hits, "folios of them used"),
+	COUNT(readahead_wasted, "pages evicted unused"),
+	COUNT(readahead_errors, "windows that failed"),
+	COUNT(readahead_dropped, "windows dropped"),
+	COUNT(writeback_runs, "writeback runs"),
+	COUNT(write_errors, "write errors"),
+	COUNT(read_errors, "read errors"),
+	COUNT(throttled, "writers made to wait"),
+	COUNT(adds, "folios added"),
+	COUNT(add_walks, "walks for them"),
+	COUNT(shadow_splits, "shadows split"),
+	COUNT(folio_splits, "folios split"),
+	COUNT(compactions, "large blocks made"),
+	BYTES(bound_bytes, "bound of memory"),
+	BYTES(used_bytes, "used of it"),
+	BYTES(dirty_bytes, "dirty"),
+	BYTES(writeback_bytes, "being written"),
 };
 
 #define NR_FIGURES (sizeof(figures) / sizeof(figures[0]))
@@ -76,7 +98,10 @@ static void print_json(const struct foliofs_stats *stats)
 	printf("{\"version\": %u, \"pid\": %u", stats->version, stats->pid);
 	for (size_t i = 0; i < NR_FIGURES; i++)
 		printf(", \"%s\": %llu", figures[i].name, (unsigned long long)figure(stats, i));
-	printf(", \"requests\": {");
+	printf(", \"orders\": [");
+	for (unsigned int i = 0; i < FOLIOFS_ORDERS; i++)
+		printf("%s%llu", i ? ", " : "", (unsigned long long)stats->orders[i]);
+	printf("], \"requests\": {");
 	for (unsigned int i = 0; i < FOLIOFS_REQUEST_KINDS; i++) {
 		if (!stats->requests[i])
 			continue;
@@ -99,6 +124,11 @@ static void print_table(const struct foliofs_stats *stats)
 			printf("  %-22s %12.1f MiB\n", figures[i].label, value / 1048576.0);
 		else
 			printf("  %-22s %12llu\n", figures[i].label, (unsigned long long)value);
+	}
+	printf("folios added, by pages\n");
+	for (unsigned int i = 0; i < FOLIOFS_ORDERS; i++) {
+		if (stats->orders[i])
+			printf("  %-22u %12llu\n", 1U << i, (unsigned long long)stats->orders[i]);
 	}
 	printf("requests\n");
 	for (unsigned int i = 0; i < FOLIOFS_REQUEST_KINDS; i++) {

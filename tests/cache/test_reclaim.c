@@ -231,3 +231,50 @@ ParameterizedTest(int *writes, faults, nth_call_fails)
 	cr_assert_gt(n, 2);
 	cache_destroy(cache);
 }
+
+static void *count_elsewhere(void *arg)
+{
+	unsigned int i;
+
+	for (i = 0; i < 1000; i++)
+		count_stat((struct cache *)arg, throttled, 1);
+	return NULL;
+}
+
+Test(stats, what_all_threads_count_is_added_up)
+{
+	struct cache *cache = test_cache(MIB, 0);
+	pthread_t threads[STATS_SHARDS + 4];
+	unsigned int i;
+
+	for (i = 0; i < STATS_SHARDS + 4; i++)
+		pthread_create(&threads[i], NULL, count_elsewhere, cache);
+	for (i = 0; i < STATS_SHARDS + 4; i++)
+		pthread_join(threads[i], NULL);
+	cr_assert_eq(stats_of(cache).throttled, (STATS_SHARDS + 4) * 1000);
+	cr_assert_eq(stats_of(cache).hits, 0);
+	cr_assert_eq(stats_of(cache).bound_bytes, MIB);
+	cache_destroy(cache);
+}
+
+Test(stats, each_way_out_of_the_cache_is_counted)
+{
+	struct cache *cache = test_cache(MIB, 0);
+	struct cache_stats stats;
+	struct backing b;
+	unsigned int order;
+
+	backing_init(&b, cache, MAPPING_FILE, 12, ROOM, ROOM, 1);
+	filemap_read(&b.mapping, 0, buf, ROOM);
+	invalidate_blocks(&b.mapping, ROOM - MIB / 2, ROOM);
+	backing_setsize(&b, 0);
+	stats = stats_of(cache);
+	cr_assert(stats.evictions && stats.truncated && stats.invalidated);
+	for (order = 0; order <= MAX_FOLIO_ORDER; order++)
+		stats.adds -= stats.orders[order];
+	cr_assert_eq(stats.adds, 0);
+	cr_assert_geq(stats.read_folios, stats.read_batches);
+	cr_assert_gt(stats.read_batches, 0);
+	backing_finish(&b);
+	cache_destroy(cache);
+}

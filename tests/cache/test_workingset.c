@@ -105,7 +105,7 @@ Test(workingset, the_clock_counts_what_moves_down_the_inactive_list)
 	stats = stats_of();
 	cr_assert(stats.evictions && stats.activations);
 	cr_assert_eq(lru->clock,
-		     stats.evictions + stats.activations + cache->counters.refault_activations);
+		     stats.evictions + stats.activations + stats.refault_activations);
 	done();
 }
 
@@ -291,7 +291,7 @@ Test(workingset, nodes_with_shadows_only_are_bounded)
 		/* A reclaim can add the nodes of a batch and then shrinks. */
 		cr_assert_leq(cache->shadows.nr, cache->shadows.max);
 	}
-	cr_assert_gt(cache->counters.shadow_nodes_freed, 0);
+	cr_assert_gt(stats_of().shadow_nodes_freed, 0);
 	cr_assert_lt(backing_shadows(&b), (cache->shadows.max + 1) * XA_CHUNK_SIZE + FRAMES);
 	mapping_check(&b.mapping);
 	cache_check(cache);
@@ -348,7 +348,7 @@ static void check_shadows(void)
 	void *entry;
 
 	cr_assert_eq(lru->clock,
-		     stats.evictions + stats.activations + cache->counters.refault_activations);
+		     stats.evictions + stats.activations + stats.refault_activations);
 	seen = calloc(1, lru->clock + 1);
 	xa_for_each(&b.mapping.i_pages, index, entry) {
 		if (!xa_is_value(entry))
@@ -389,6 +389,6 @@ Test(workingset, model)
 	}
 	check_shadows();
 	cr_assert_gt(stats_of().refaults, 100);
-	cr_assert_gt(cache->counters.refault_activations, 10);
+	cr_assert_gt(stats_of().refault_activations, 10);
 	done();
 }
