@@ -22,14 +22,19 @@
 #define COMPACT_BLOCKS 4
 #define SKIP_MAX 64
 
-/* Pages of the free block that begins at a frame, or 0. */
+/* Free pages from a frame on, to the end of the free block that it lies in; 0 when it is not free. */
 static unsigned long free_pages(struct cache *cache, unsigned long pfn)
 {
-	unsigned long pages = 0;
+	unsigned long pages = 0, head;
+	unsigned int order;
 
 	pthread_mutex_lock(&cache->arena_lock);
-	if (folio_flags(&cache->frames[pfn]) & FOLIO_BUDDY)
-		pages = 1UL << cache->frames[pfn].order;
+	for (order = 0; order <= MAX_FOLIO_ORDER && !pages; order++) {
+		head = pfn >> order << order;
+		if ((folio_flags(&cache->frames[head]) & FOLIO_BUDDY) &&
+		    head + (1UL << cache->frames[head].order) > pfn)
+			pages = head + (1UL << cache->frames[head].order) - pfn;
+	}
 	pthread_mutex_unlock(&cache->arena_lock);
 	return pages;
 }
@@ -40,7 +45,7 @@ static bool is_idle(const struct folio *folio, bool hard)
 	unsigned int busy = FOLIO_LOCKED | FOLIO_WRITEBACK;
 
 	if (!hard)
-		busy |= FOLIO_ACTIVE | FOLIO_REFERENCED;
+		busy |= FOLIO_ACTIVE;
 	return !(folio_flags(folio) & busy) && !folio_nr_dirty(folio) &&
 	       __atomic_load_n(&folio->refcount, __ATOMIC_RELAXED) == 2;
 }
@@ -59,7 +64,7 @@ static long go_over(struct cache *cache, unsigned long pfn, unsigned int order, 
 		bool idle;
 
 		pages = free_pages(cache, pfn);
-		free += pages;
+		free += pages < end - pfn ? pages : end - pfn;
 		if (pages)
 			continue;
 		if (!folio_try_get(folio)) /* a part of something larger, or on its way */
