@@ -6,12 +6,12 @@
  * holds extents, others hold indexes: the first block of the file that a child has, and where the
  * child is. Both are 12 bytes with the file's block first, so all nodes are handled alike.
  *
- * Each operation walks the path from the root to the leaf of one block of the file, checks each node
- * on it, and works on that leaf. A change replaces neighbouring entries of the leaf by others, at
- * most two more than before (splice_node()). What becomes too full is divided, and the parent gets
- * one more entry; what becomes empty is freed, and the parent loses one; what has become little
- * is joined with its neighbour; a key that has changed is changed in the parent. All blocks that
- * this can take are taken before anything is changed, so ENOSPC leaves the tree as it was.
+ * Each operation walks the path from the root to the leaf of one block of the file, checks each
+ * node on it, and works on that leaf. A change replaces neighbouring entries of the leaf by others,
+ * at most two more than before (splice_node()). What becomes too full is divided, and the parent
+ * gets one more entry; what becomes empty is freed, and the parent loses one; what has become
+ * little is joined with its neighbour; a key that has changed is changed in the parent. All blocks
+ * that this can take are taken before anything is changed, so ENOSPC leaves the tree as it was.
  *
  * Locks: all under the volume lock.
  */
@@ -573,7 +573,10 @@ static int lower(struct path *path, bool *done)
 	return 0;
 }
 
-/* After entries have gone at @lblk: joins little nodes on its path, from the leaf up. */
+/*
+ * After entries have gone at @lblk: joins little nodes on its path, from the leaf up. When a node
+ * cannot be read the tree stays as it is, which is right, too: what went before has not failed.
+ */
 static int tidy(struct ext4_inode *inode, uint32_t lblk, int64_t *grown)
 {
 	unsigned int cap = node_capacity(ext4_vol(inode));
@@ -597,9 +600,8 @@ static int tidy(struct ext4_inode *inode, uint32_t lblk, int64_t *grown)
 		path.depth -= lowered;
 	}
 	*grown += path.grown;
-	err = err ? err : path.err;
 	path_end(&path);
-	return err;
+	return path.err;
 }
 
 /*

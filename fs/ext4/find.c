@@ -24,7 +24,8 @@
 #define WINDOW_PART 32		/* of the free blocks is the most for one window */
 
 /* Cuts [*start, *stop) so that it lies in no window but @ino's: the first part that is left. */
-static void cut_windows(const struct ext4_volume *vol, uint32_t ino, uint64_t *start, uint64_t *stop)
+static void cut_windows(const struct ext4_volume *vol, uint32_t ino, uint64_t *start,
+			uint64_t *stop)
 {
 	bool moved;
 
@@ -135,7 +136,8 @@ static struct block_window *window_of(struct ext4_volume *vol, uint32_t ino)
 }
 
 /* The window of a file that has just been given @run: the one it has, or what is free behind. */
-static void set_window(struct ext4_volume *vol, const struct want *want, const struct block_run *run)
+static void set_window(struct ext4_volume *vol, const struct want *want,
+		       const struct block_run *run)
 {
 	uint64_t start = run->start + run->len, stop = start + want->ahead;
 	uint64_t count = ext2fs_blocks_count(vol->fs->super);

@@ -3,10 +3,10 @@
  * Indirect maps: the image's form of a block map on ext2 and ext3, and of older files on ext4.
  *
  * The inode holds twelve pointers to data blocks and three to indirect blocks of one, two and three
- * levels. A pointer of 0 is a hole, of all the blocks that would be under it. Looking for a block of
- * the file walks down to its pointer and loads some more around it; a change walks from the inode to
- * the lowest indirect blocks of its range and writes each of these once, so a run of blocks costs
- * about as much as its pointers.
+ * levels. A pointer of 0 is a hole, of all the blocks that would be under it. Looking for a block
+ * of the file walks down to its pointer and loads some more around it; a change walks from the
+ * inode to the lowest indirect blocks of its range and writes each of these once, so a run of
+ * blocks costs about as much as its pointers.
  *
  * Locks: all under the volume lock.
  */

@@ -20,18 +20,18 @@
  * many extents they are there. Blocks whose place is not chosen yet (delayed allocation) are holes
  * here: that they are dirty is in their folios (delalloc.c).
  *
- * Looking up takes no lock: it runs under RCU. Only what is not loaded waits for the volume. So data
- * that is read again, overwritten or written back to its place never does.
+ * Looking up takes no lock: it runs under RCU. Only what is not loaded waits for the volume. So
+ *data that is read again, overwritten or written back to its place never does.
  *
- * Memory. All maps together hold a bounded number of ranges (a range costs about 25 bytes; RANGE_PER
- * bytes of the cache allow one). When that is reached, whole maps are dropped before the next
- * window is loaded: of the inode that has been without a look at it for longest, by one bit for
- * each, set by every lookup. Nothing in them can be lost, so dirty and delayed data does not matter.
- * That is also what happens when there is no memory for a change: it is on the image already, and
- * the map is dropped, so it cannot fail any more.
+ * Memory. All maps together hold a bounded number of ranges (a range costs about 25 bytes;
+ *RANGE_PER bytes of the cache allow one). When that is reached, whole maps are dropped before the
+ *next window is loaded: of the inode that has been without a look at it for longest, by one bit for
+ * each, set by every lookup. Nothing in them can be lost, so dirty and delayed data does not
+ *matter. That is also what happens when there is no memory for a change: it is on the image
+ *already, and the map is dropped, so it cannot fail any more.
  *
- * Locks: the tree changes under the volume lock, and under maps_lock where a map may be dropped as a
- * whole beside it. maps_lock is a leaf.
+ * Locks: the tree changes under the volume lock, and under maps_lock where a map may be dropped as
+ *a whole beside it. maps_lock is a leaf.
  */
 #include <assert.h>
 #include <errno.h>

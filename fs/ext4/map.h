@@ -81,8 +81,9 @@ int blocks_reserve_counted(struct ext4_volume *vol, uint64_t nr);
 bool blocks_tight(struct ext4_volume *vol);
 
 /*
- * The image's two forms of a map. All change the inode in memory, not on the image. *@end comes back
- * as where the work was stopped, behind @lblk: at the end of a leaf, or as little as one call does.
+ * The image's two forms of a map. All change the inode in memory, not on the image. *@end comes
+ * back as where the work was stopped, behind @lblk: at the end of a leaf, or as little as one call
+ * does.
  */
 
 /* Brings what is around @lblk into the map in memory. */
@@ -90,8 +91,8 @@ int extents_load(struct ext4_inode *inode, uint32_t lblk);
 /* The extent at @lblk as the image has it; there is one. */
 int extents_get(struct ext4_inode *inode, uint32_t lblk, struct map_extent *extent);
 /*
- * Blocks from @lblk on become @mid, which is as long, or a hole: then their blocks are freed. -ENOSPC
- * when the tree cannot grow: nothing has changed.
+ * Blocks from @lblk on become @mid, which is as long, or a hole: then their blocks are freed.
+ * -ENOSPC when the tree cannot grow: nothing has changed.
  */
 int extents_replace(struct ext4_inode *inode, uint32_t lblk, uint64_t *end,
 		    const struct map_extent *mid);
