@@ -15,8 +15,8 @@
  * in the tree; and since a node's range never changes while it is there, so is the child found in
  * it, with the range found, until the child itself is dead.
  *
- * In a leaf an entry may be replaced, or the last range cut in two. Pivots in use never change, so a
- * slot and its range belong together, if end was the same before and after.
+ * In a leaf an entry may be replaced, or the last range cut in two. Pivots in use never change, so
+ * a slot and its range belong together, if end was the same before and after.
  */
 #include "mt_internal.h"
 
