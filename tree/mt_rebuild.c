@@ -15,8 +15,8 @@
  *
  * That is the only moment at which the tree changes. Then what was replaced is buried: on each
  * level the nodes on the ways, also where a way moved away from, and whole subtrees between
- * the ways. Then nodes that stay are told their new parents, and last the buried ones are freed. The
- * order matters to who would climb from a node that stays: he comes to a dead parent and starts
+ * the ways. Then nodes that stay are told their new parents, and last the buried ones are freed.
+ * The order matters to who would climb from a node that stays: he comes to a dead parent and starts
  * again, and once the freeing has begun he finds no way to what is freed. (The readers of mt_walk.c
  * only go down; parents are there for them to see a node as dead, and for mt_check().)
  *

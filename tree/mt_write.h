@@ -31,7 +31,7 @@ struct mt_write {
 	unsigned int count;  /* slots that the leaf would use, if it is one leaf */
 	unsigned int height; /* of the tree before; 0: there is no node, and no way */
 	bool rcu;
-	bool spans;	     /* the ways end in two leaves; otherwise of @right only level 0 is set */
+	bool spans;	     /* the ways end in two leaves; else of @right only level 0 is set */
 	struct mt_plan plan;
 	struct mt_level left[MAPLE_HEIGHT_MAX];
 	struct mt_level right[MAPLE_HEIGHT_MAX];

@@ -3,9 +3,9 @@
  * Memory for the nodes of trees that RCU readers walk.
  *
  * One pool for each kind of node. It takes a slab of many nodes from the system at once, so that
- * nodes lie close together, and gives back slabs that it does not need. A node that readers may still see is freed with
- * node_free_rcu(): such nodes are gathered, and one grace period serves the whole gathering. The
- * _bulk calls take and give chains of nodes, linked through the member that the pool knows, under
+ * nodes lie close together, and gives back slabs that it does not need. A node that readers may
+ * still see is freed with node_free_rcu(): such nodes are gathered, and one grace period serves the
+ * whole gathering. The _bulk calls take and give chains of nodes, linked through the member that the pool knows, under
  * one hold of the lock.
  */
 #ifndef FOLIO_TREE_NODE_ALLOC_H
