@@ -235,157 +235,128 @@ static int op_expected(gfp_t gfp)
 	return err;
 }
 
-struct scene {
+struct tree {
 	const char *name;
 	void (*prepare)(void);
-	int (*op)(gfp_t gfp);
 };
 
-#define SCENES(op)                                                                                 \
-	{#op " nothing", prepare_nothing, op}, {#op " head", prepare_head, op},                    \
-		{#op " leaf", prepare_leaf, op}, {#op " full", prepare_full, op},                  \
-		{#op " large", prepare_large, op},                                                 \
-	{                                                                                          \
-		#op " thin", prepare_thin, op                                                      \
-	}
+static const struct tree trees[] = {
+	{"nothing", prepare_nothing}, {"head", prepare_head},	{"leaf", prepare_leaf},
+	{"full", prepare_full},	      {"large", prepare_large}, {"thin", prepare_thin},
+};
+
+#define N_TREES (sizeof(trees) / sizeof(trees[0]))
+
+struct op {
+	const char *name;
+	int (*run)(gfp_t gfp);
+	bool asks; /* for memory, in a large tree at least; others may find room in place */
+};
 
 /* Tests get a number: criterion runs them in another process, where functions lie elsewhere. */
-static const struct scene scenes[] = {
-	SCENES(op_store_middle), SCENES(op_store_zero),		  SCENES(op_store_end),
-	SCENES(op_store_all),	 SCENES(op_store_over_many),	  SCENES(op_store_null),
-	SCENES(op_insert),	 SCENES(op_store_null_over_many), SCENES(op_mas_store_gfp),
-	SCENES(op_erase),	 SCENES(op_mtree_erase),	  SCENES(op_preallocate),
-	SCENES(op_alloc),	 SCENES(op_alloc_down),		  SCENES(op_alloc_cyclic),
-	SCENES(op_dup),		 SCENES(op_expected),
+static const struct op ops[] = {
+	{"store_middle", op_store_middle, false},
+	{"store_zero", op_store_zero, false},
+	{"store_end", op_store_end, false},
+	{"store_all", op_store_all, true},
+	{"store_over_many", op_store_over_many, true},
+	{"store_null", op_store_null, false},
+	{"store_null_over_many", op_store_null_over_many, true},
+	{"insert", op_insert, false},
+	{"mas_store_gfp", op_mas_store_gfp, false},
+	{"preallocate", op_preallocate, true},
+	{"erase", op_erase, false},
+	{"mtree_erase", op_mtree_erase, false},
+	{"alloc", op_alloc, false},
+	{"alloc_down", op_alloc_down, false},
+	{"alloc_cyclic", op_alloc_cyclic, false},
+	{"dup", op_dup, true},
+	{"expected", op_expected, false},
 };
 
-#define N_SCENES (sizeof(scenes) / sizeof(scenes[0]))
+#define N_OPS (sizeof(ops) / sizeof(ops[0]))
 
 static const unsigned int modes[] = { 0, MT_FLAGS_USE_RCU | MT_FLAGS_ALLOC_RANGE };
 
 #define N_MODES (sizeof(modes) / sizeof(modes[0]))
 
-static struct criterion_test_params all_scenes(void)
+static struct criterion_test_params all_ops(void)
 {
-	static unsigned int numbers[N_SCENES];
+	static unsigned int numbers[N_OPS];
 
-	for (unsigned int i = 0; i < N_SCENES; i++)
+	for (unsigned int i = 0; i < N_OPS; i++)
 		numbers[i] = i;
-	return cr_make_param_array(unsigned int, numbers, N_SCENES);
+	return cr_make_param_array(unsigned int, numbers, N_OPS);
 }
 
 /*
  * The pool keeps no free nodes, so each change asks twice: at once, and with the lock dropped.
  * Return: how many times it failed until it succeeded.
  */
-static unsigned int sweep(const struct scene *scene, unsigned int mode)
+static unsigned int sweep(const struct op *op, const struct tree *tree, unsigned int mode)
 {
 	unsigned int failures = 0;
 	int err = -ENOMEM;
 
 	for (unsigned long nth = 1; err; nth++) {
 		pair_begin(&pair, mode);
-		scene->prepare();
+		tree->prepare();
 		node_pool_fail(&mt_node_pool, nth, M);
-		err = scene->op(GFP_KERNEL);
+		err = op->run(GFP_KERNEL);
 		node_pool_fail(&mt_node_pool, 0, 0);
 		pair_verify(&pair);
 		if (err) {
 			failures++;
-			cr_assert_eq(err, -ENOMEM, "%s, allocation %lu: %d", scene->name, nth, err);
-			cr_assert_eq(scene->op(GFP_KERNEL), 0);
+			cr_assert_eq(err, -ENOMEM, "%s in %s, allocation %lu: %d", op->name,
+				     tree->name, nth, err);
+			cr_assert_eq(op->run(GFP_KERNEL), 0);
 		}
 		pair_end(&pair);
-		cr_assert_lt(nth, 100, "%s never succeeds", scene->name);
+		cr_assert_lt(nth, 100, "%s in %s never succeeds", op->name, tree->name);
 	}
 	return failures;
 }
 
 ParameterizedTestParameters(maple_enomem, failing_allocations_change_nothing)
 {
-	return all_scenes();
+	return all_ops();
 }
 
 ParameterizedTest(unsigned int *number, maple_enomem, failing_allocations_change_nothing)
 {
-	const struct scene *scene = &scenes[*number];
-	unsigned int failures = 0;
+	const struct op *op = &ops[*number];
 
 	mt_node_pool.max_free = 0;
-	for (unsigned int i = 0; i < N_MODES; i++)
-		failures += sweep(scene, modes[i]);
-	/* Others may find room in place. */
-	if (scene->prepare == prepare_large &&
-	    (scene->op == op_store_over_many || scene->op == op_preallocate ||
-	     scene->op == op_store_null_over_many || scene->op == op_dup))
-		cr_assert_gt(failures, 0, "%s asks for nothing", scene->name);
+	for (const struct tree *tree = trees; tree < trees + N_TREES; tree++) {
+		unsigned int failures = 0;
+
+		for (unsigned int i = 0; i < N_MODES; i++)
+			failures += sweep(op, tree, modes[i]);
+		if (op->asks && tree->prepare == prepare_large)
+			cr_assert_gt(failures, 0, "%s asks for nothing", op->name);
+	}
 }
 
 ParameterizedTestParameters(maple_enomem, nowait_never_asks_the_system)
 {
-	return all_scenes();
+	return all_ops();
 }
 
 ParameterizedTest(unsigned int *number, maple_enomem, nowait_never_asks_the_system)
 {
-	const struct scene *scene = &scenes[*number];
+	const struct op *op = &ops[*number];
 
-	for (unsigned int i = 0; i < N_MODES; i++) {
+	mt_node_pool.max_free = 0;
+	for (unsigned int i = 0; i < N_TREES * N_MODES; i++) {
 		unsigned long nodes;
 		int err;
 
-		mt_node_pool.max_free = 0;
-		pair_begin(&pair, modes[i]);
-		scene->prepare();
+		pair_begin(&pair, modes[i % N_MODES]);
+		trees[i / N_MODES].prepare();
 		nodes = live_nodes();
-		err = scene->op(GFP_NOWAIT);
+		err = op->run(GFP_NOWAIT);
 		cr_assert(!err || err == -ENOMEM);
 		cr_assert_leq(live_nodes(), nodes);
 		pair_end(&pair);
 	}
-}
-
-/* A cursor with nodes for a store over several leaves, and with nothing done. */
-static struct ma_state cursor_with_nodes(void)
-{
-	MA_STATE(mas, mt, 5, 2000);
-
-	pair_begin(&pair, MT_FLAGS_USE_RCU | MT_FLAGS_ALLOC_RANGE);
-	prepare_large();
-	mtree_lock(mt);
-	cr_assert_eq(mas_preallocate(&mas, entry, GFP_KERNEL), 0);
-	mtree_unlock(mt);
-	cr_assert_gt(mas.allocated, 0);
-	return mas;
-}
-
-Test(maple_enomem, a_store_that_gives_up_keeps_no_nodes)
-{
-	struct ma_state mas = cursor_with_nodes();
-	unsigned int had = mas.allocated;
-
-	/* As if the tree had changed, and the store needed more than it got the first time. */
-	mas.wanted = had + 1;
-	mas_set_err(&mas, -ENOMEM);
-	node_pool_fail(&mt_node_pool, 1, M);
-	mtree_lock(mt);
-	cr_assert_not(mas_nomem(&mas, GFP_KERNEL));
-	mtree_unlock(mt);
-	node_pool_fail(&mt_node_pool, 0, 0);
-	cr_assert_eq(xa_err(mas.node), -ENOMEM);
-	cr_assert_eq(mas.allocated, 0);
-	pair_end(&pair);
-}
-
-Test(maple_enomem, a_cyclic_allocation_that_finds_nothing_keeps_no_nodes)
-{
-	struct ma_state mas = cursor_with_nodes();
-	unsigned long index, next = 3;
-
-	/* As if the last free index was taken while the lock was dropped to get nodes. */
-	mtree_lock(mt);
-	cr_assert_eq(mas_alloc_cyclic(&mas, &index, entry, 3, 3, &next, GFP_KERNEL), -EBUSY);
-	mtree_unlock(mt);
-	cr_assert_eq(mas.allocated, 0);
-	pair_end(&pair);
 }
