@@ -9,6 +9,9 @@
 #include "maple_list.h"
 #include "mt_internal.h"
 
+/* Of tries by the thousands, one of so many is made. AddressSanitizer makes all of them slow. */
+#define TRY_EACH (NODE_POOL_MAX_FREE ? 1 : 5)
+
 struct pair {
 	struct maple_tree mt;
 	struct list list;

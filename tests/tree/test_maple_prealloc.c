@@ -150,7 +150,7 @@ static void try_slots(unsigned long far, unsigned int stride)
 				break;
 			to = list_around(&pair.list, to.last + 1);
 		}
-		for (unsigned int i = 0; i < stride; i++) {
+		for (unsigned int i = 0; i < stride * TRY_EACH; i++) {
 			if (from.last == M)
 				return;
 			from = list_around(&pair.list, from.last + 1);

@@ -226,7 +226,7 @@ static void try_all(unsigned int n, unsigned int stride, unsigned int far, unsig
 {
 	pair_fill(&pair, gap, n, 5, gap);
 	pair_verify(&pair);
-	for (unsigned int i = 0; i < n; i += stride) {
+	for (unsigned int i = 0; i < n; i += stride * TRY_EACH) {
 		for (unsigned int j = i; j < n && j < i + far; j++)
 			try_ends(&pair.list.ranges[i], &pair.list.ranges[j]);
 		try_both(0, pair.list.ranges[i].last);
