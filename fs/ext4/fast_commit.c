@@ -2,8 +2,8 @@
 /*
  * Fast commits. They tell what was done to files rather than which blocks it changed, and only
  * e2fsck can replay them. When there are some behind the last transaction of the log it is run on
- * the image's own path, before the cache holds anything that changes by it. Our lock on the image is
- * one of the open file description, which e2fsck does not take, so it stays ours meanwhile.
+ * the image's own path, before the cache holds anything that changes by it. Our lock on the image
+ * is one of the open file description, which e2fsck does not take, so it stays ours meanwhile.
  *
  * No locks: the mounting thread is alone.
  */
@@ -115,9 +115,9 @@ static bool is_out_of_reach(const struct ext4_volume *vol)
 			  "raw,offset=%" PRIu64 " %s DIR; e2fsck -p -E journal_only DIR/%s; umount "
 			  "DIR", name, options->offset, options->image, basename(options->image));
 	else if (!vol->writable)
-		log_error("%s: the journal has fast commits, which a read-only mount cannot replay; "
-			  "run: e2fsck -p -E journal_only %s, or mount with norecovery", name,
-			  options->image);
+		log_error("%s: the journal has fast commits, which a read-only mount cannot "
+			  "replay; run: e2fsck -p -E journal_only %s, or mount with norecovery",
+			  name, options->image);
 	else if (is_device(options->image))
 		log_error("%s: the journal has fast commits; run: e2fsck -p -E journal_only %s",
 			  name, options->image);

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define JBD2_MAGIC 0xc03b3998u
-#define JBD2_MIN_BLOCKS 1024u		/* of a journal; of the ring, when it has fast commits, too */
+#define JBD2_MIN_BLOCKS 1024u		/* of a journal, and of a ring beside fast commits */
 #define JBD2_DEFAULT_FC_BLOCKS 256u	/* when s_num_fc is 0 */
 #define JBD2_SUPER_SIZE 1024u
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The journal for those who read it: where it is (journal_log.c), what is in it (journal_scan.c), and
- * the image as the journal wants it to be (journal_view.c). recover.c puts them together.
+ * The journal for those who read it: where it is (journal_log.c), what is in it (journal_scan.c),
+ * and the image as the journal wants it to be (journal_view.c). recover.c puts them together.
  *
  * No locks: one thread has a struct journal. A view may be used by any number of them.
  */

@@ -4,8 +4,8 @@
  * and its checksums.
  *
  * The map is made by libext2fs from the journal's inode, as a list of runs. Nothing of it is
- * believed: every block lies in the file system and the runs leave no gap, or the journal is refused.
- * A clean mount needs the superblock only, so block 0 comes first and alone.
+ * believed: every block lies in the file system and the runs leave no gap, or the journal is
+ * refused. A clean mount needs the superblock only, so block 0 comes first and alone.
  *
  * The log is read forwards almost always, so a block that is not in memory brings those behind it.
  */

@@ -253,8 +253,9 @@ static int walk_commit(struct scan *scan, const struct jbd2_commit *commit)
 	int err = 0;
 
 	/*
-	 * Only the last one can be unfinished. Version 1 has one checksum for it all, so that one more
-	 * commit block is a contradiction; with the others what follows has to be right for itself.
+	 * Only the last one can be unfinished. Version 1 has one checksum for it all, so that one
+	 * more commit block is a contradiction; with the others what follows has to be right for
+	 * itself.
 	 */
 	if (scan->unfinished && scan->journal->compat & JBD2_COMPAT_CHECKSUM)
 		return journal_damaged(scan->journal, "checksum error in transaction %u",

@@ -8,10 +8,10 @@
  * on the view.
  *
  * The order of writing lets a crash come at any time: the blocks; flush; the journal marked empty;
- * flush; the superblock without needs_recovery; flush. Until the journal is empty the replay is done
- * once more, as a whole, with the same result. An error that the journal was aborted with is in the
- * superblock before it leaves the journal. What the superblock itself knew of errors was written
- * to it without the journal, so an older copy from the log does not overrule it.
+ * flush; the superblock without needs_recovery; flush. Until the journal is empty the replay is
+ * done once more, as a whole, with the same result. An error that the journal was aborted with is
+ * in the superblock before it leaves the journal. What the superblock itself knew of errors was
+ * written to it without the journal, so an older copy from the log does not overrule it.
  *
  * A log in a file system that does not need recovery is of no use to anybody, but e2fsck might
  * replay it: a read-write mount empties it, as the kernel does.

@@ -2,12 +2,12 @@
 /*
  * Opening and closing an ext2, ext3 or ext4 volume.
  *
- * A mount looks before it touches (probe.c), puts the image under its mapping and libext2fs on that,
- * replays the journal (recover.c; then all that was read is read again), checks the descriptors,
- * and, read-write, clears the clean flag on the image before anything else is changed, and finishes
- * orphans. An unmount writes files, then
- * metadata, makes both durable, and only then sets the clean flag again (as it was found: an image
- * that was unclean stays so until e2fsck has looked at it).
+ * A mount looks before it touches (probe.c), puts the image under its mapping and libext2fs on
+ * that, replays the journal (recover.c; then all that was read is read again), checks the
+ * descriptors, and, read-write, clears the clean flag on the image before anything else is changed,
+ * and finishes orphans. An unmount writes files, then metadata, makes both durable, and only then
+ * sets the clean flag again (as it was found: an image that was unclean stays so until e2fsck has
+ * looked at it).
  *
  * The bitmaps are read by the first change: a read-only mount, and one that is only read, do not
  * pay for them.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Damaged logs: a few bytes of a journal are changed at random, e2fsck replays it on a copy, foliofs
- * read-only and read-write. No crash, no hang, no sanitizer's complaint; the verdict has to be
- * e2fsck's, and so has every block outside the journal. Arguments: how many rounds for each kind of
- * journal, and a seed; with a seed, what is said is shown. On a failure the seed of that round is
+ * Damaged logs: a few bytes of a journal are changed at random, e2fsck replays it on a copy, we do
+ * on the image. No crash, no hang, no sanitizer's complaint; the verdict has to be e2fsck's, and so
+ * has every block outside the journal. Arguments: how many rounds for each kind of journal, and a
+ * seed; with a seed, what is said is shown. On a failure the seed of that round is
  * printed.
  *
  * The verdicts may differ where foliofs is with the kernel and not with e2fsck:

@@ -28,7 +28,7 @@ struct maker {
 	struct jbd2_super super;
 	uint32_t compat, incompat, seed;
 
-	uint32_t pos, sequence;		/* where the next block goes, and what transaction it is of */
+	uint32_t pos, sequence; /* where the next block goes, and what transaction it is of */
 	uint64_t time;			/* of the next commit block */
 	uint32_t crc;
 	unsigned int nr, nr_revokes;	/* of the transaction being made */

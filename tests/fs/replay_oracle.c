@@ -123,7 +123,9 @@ void oracle_ask(struct oracle *oracle, struct fixture *f)
 	read_said(oracle);
 	oracle->fd = open(oracle->path, O_RDONLY);
 	cr_assert(oracle->fd >= 0);
-	oracle->verdict = status > 1 || status < 0 || says_no(oracle->said) ? VERDICT_REFUSED : VERDICT_REPLAYED;
+	oracle->verdict = VERDICT_REPLAYED;
+	if (status > 1 || status < 0 || says_no(oracle->said))
+		oracle->verdict = VERDICT_REFUSED;
 	oracle->strays = oracle->verdict == VERDICT_REPLAYED && has_strays(oracle, f);
 }
 

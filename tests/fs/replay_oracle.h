@@ -4,7 +4,8 @@
  *
  * Compared is every block outside the journal's own. Of the superblock these fields are not: those
  * that tell of mounts and writes (s_mtime, s_wtime, s_mnt_count, s_last_mounted, s_kbytes_written),
- * which each of the two sets when it writes the superblock; and s_checksum, which follows from them.
+ * which each of the two sets when it writes the superblock; and s_checksum, which follows from
+ * them.
  */
 #ifndef REPLAY_ORACLE_H
 #define REPLAY_ORACLE_H
@@ -36,8 +37,8 @@ void oracle_drop(struct oracle *oracle);
 
 /*
  * Opens the fixture read-only, and compares what is seen with the oracle's copy; asserts that
- * nothing was written. Then opens it read-write, closes it, and compares the image. Returns how many
- * blocks differ, 0 as it should be, after saying which; -1 when the verdicts do.
+ * nothing was written. Then opens it read-write, closes it, and compares the image. Returns how
+ * many blocks differ, 0 as it should be, after saying which; -1 when the verdicts do.
  */
 int oracle_compare(struct oracle *oracle, struct fixture *f);
 

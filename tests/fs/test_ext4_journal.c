@@ -40,7 +40,7 @@ struct kind {
 	uint32_t incompat, compat;
 };
 
-/* Enough for several descriptor and revoke blocks, one block several times, a revoke and its reuse */
+/* Several descriptor and revoke blocks, one block several times, a revoke and its reuse */
 static void write_some(struct maker *m, uint64_t from, unsigned int blocks)
 {
 	for (unsigned int i = 0; i < blocks; i++)
@@ -360,7 +360,7 @@ CASES(bad_checksums, bad_checksums_cases)
 	finish(&m, &f);
 }
 
-/* Versions 2 and 3 with asynchronous commits: what comes behind is not replayed, but must be right. */
+/* Versions 2 and 3, asynchronous commits: what comes behind is not replayed, but must be right. */
 Test(ext4_journal, log_goes_on_behind_an_unfinished_transaction)
 {
 	for (int good = 0; good < 2; good++) {

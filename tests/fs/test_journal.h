@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "journal_maker.h"
+#include "rcu.h"
 #include "replay_oracle.h"
 
 #define MIB (1UL << 20)
@@ -25,7 +26,8 @@
 #define START 5		/* of the log, and its first transaction */
 #define FIRST 0x7ffffffeu
 
-static inline void open_maker(struct maker *m, struct fixture *f, uint32_t incompat, uint32_t compat)
+static inline void open_maker(struct maker *m, struct fixture *f, uint32_t incompat,
+			      uint32_t compat)
 {
 	fixture_format(f, 8 * MIB, "-b 1024 -J size=1");
 	maker_open(m, f, incompat, compat, START, FIRST);
@@ -47,7 +49,8 @@ static inline bool holds(struct maker *m, uint64_t block, unsigned int seed)
 	return !memcmp(found, wanted, m->blocksize);
 }
 
-/* A test for each entry of a table. What a parameter points to is not there in the test's process. */
+/* A test for each entry of a table. What a parameter points to is not there in the test's process.
+ */
 #define CASES(name, table)                                                                         \
 	ParameterizedTestParameters(SUITE, name)                                                   \
 	{                                                                                          \
