@@ -220,7 +220,9 @@ static unsigned int write_descriptor(struct maker *m, unsigned int first)
 		bool last = i + 1 == m->nr || next > end;
 		unsigned int flags = escape(m->data[i]) ? JBD2_TAG_ESCAPED : 0;
 
-		flags |= (i == first ? 0 : JBD2_TAG_SAME_UUID) | (last ? JBD2_TAG_LAST : 0);
+		flags |= i == first ? 0 : JBD2_TAG_SAME_UUID;
+		if (i + 1 == m->nr || (last && !m->full_without_last))
+			flags |= JBD2_TAG_LAST;
 		put_tag(m, block + at, i, flags);
 		if (i == first)
 			memcpy(block + at + tag_bytes(m), m->super.s_uuid, 16);

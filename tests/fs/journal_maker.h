@@ -35,6 +35,8 @@ struct maker {
 	uint64_t blocks[MAKER_BLOCKS], revokes[MAKER_BLOCKS];
 	char *data[MAKER_BLOCKS];
 
+	bool full_without_last;		/* a descriptor block that is full has no JBD2_TAG_LAST */
+
 	/* What tests may break: blocks of the journal, of the transaction written last */
 	uint32_t descriptor_at, data_at, revoke_at, commit_at;
 };

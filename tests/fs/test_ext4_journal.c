@@ -88,6 +88,23 @@ CASES(kinds, kinds_cases)
 	finish(&m, &f);
 }
 
+/* The end of a descriptor block ends it, too; a tag does not go over its checksum. */
+Test(ext4_journal, full_descriptor_needs_no_last_tag)
+{
+	struct fixture f;
+	struct maker m;
+
+	open_maker(&m, &f, V2 | WIDE, 0);
+	m.full_without_last = true;
+	for (unsigned int i = 0; i < 100; i++)
+		maker_fill(&m, FREE + i, 1);
+	maker_commit(&m);
+	expect_replayed(&m, &f);
+	for (unsigned int i = 0; i < 100; i++)
+		cr_expect(holds(&m, FREE + i, 1), "%u", i);
+	finish(&m, &f);
+}
+
 /*
  * Where the log ends
  */
@@ -194,6 +211,24 @@ Test(ext4_journal, revoke_counts_for_its_transaction_and_those_before)
 	expect_replayed(&m, &f);
 	for (unsigned int n = 0; n < 4; n++)
 		cr_expect_eq(holds(&m, FREE + n, 1), n == 3, "block %u", n);
+	finish(&m, &f);
+}
+
+/* Nobody wants the block. */
+Test(ext4_journal, checksum_of_a_revoked_block_does_not_matter)
+{
+	struct fixture f;
+	struct maker m;
+
+	open_maker(&m, &f, V3, 0);
+	maker_fill(&m, FREE, 1);
+	maker_commit(&m);
+	maker_poke(&m, m.data_at, 300, 1);
+	maker_revoke(&m, FREE);
+	maker_fill(&m, FREE + 1, 1);
+	maker_commit(&m);
+	expect_replayed(&m, &f);
+	cr_expect(holds(&m, FREE + 1, 1));
 	finish(&m, &f);
 }
 
@@ -386,6 +421,25 @@ Test(ext4_journal, log_goes_on_behind_an_unfinished_transaction)
 		cr_expect_not(holds(&m, FREE + 2, 3));
 		finish(&m, &f);
 	}
+}
+
+/* A second one moves the end: what was written before it is checked block by block. */
+Test(ext4_journal, last_unfinished_transaction_ends_the_log)
+{
+	struct fixture f;
+	struct maker m;
+
+	open_maker(&m, &f, V3 | ASYNC, 0);
+	for (unsigned int n = 0; n < 5; n++) {
+		maker_fill(&m, FREE + n, n);
+		maker_commit(&m);
+		if (n == 1 || n == 3)
+			maker_poke(&m, m.commit_at, 0x3a, 1);
+	}
+	expect_replayed(&m, &f);
+	for (unsigned int n = 0; n < 5; n++)
+		cr_expect_eq(holds(&m, FREE + n, n), n < 3, "%u", n);
+	finish(&m, &f);
 }
 
 /* As the kernel takes it, and e2fsck 1.47.0 does not: only the first sector was written. */
