@@ -69,7 +69,7 @@ struct ext4_volume {
 
 	pthread_mutex_t maps_lock;	/* leaf: this group, and each map's part in it */
 	struct list_head maps;		/* of inodes that have something in it, used last first */
-	unsigned long map_ranges;	/* in all of them */
+	unsigned long map_ranges;	/* in all of them, and some for each map */
 	unsigned long map_limit;	/* no more are kept when another is loaded */
 
 	pthread_mutex_t icache_lock;

@@ -21,17 +21,18 @@
  * here: that they are dirty is in their folios (delalloc.c).
  *
  * Looking up takes no lock: it runs under RCU. Only what is not loaded waits for the volume. So
- *data that is read again, overwritten or written back to its place never does.
+ * data that is read again, overwritten or written back to its place never does.
  *
- * Memory. All maps together hold a bounded number of ranges (a range costs about 25 bytes;
- *RANGE_PER bytes of the cache allow one). When that is reached, whole maps are dropped before the
- *next window is loaded: of the inode that has been without a look at it for longest, by one bit for
- * each, set by every lookup. Nothing in them can be lost, so dirty and delayed data does not
- *matter. That is also what happens when there is no memory for a change: it is on the image
- *already, and the map is dropped, so it cannot fail any more.
+ * Memory. All maps together hold a bounded number of ranges: one for each RANGE_PER bytes of the
+ * cache. (A range costs about 25 bytes in a large map; the smallest map has a node of 256 bytes,
+ * which MAP_BASE stands for.) When that is reached, whole maps are dropped before the next window
+ * is loaded: of the inode that has been without a look at it for longest, by one bit for each, set
+ * by every lookup. Nothing in them can be lost, so dirty and delayed data does not matter. That is
+ * also what happens when there is no memory for a change: it is on the image already, and the map
+ * is dropped, so it cannot fail any more.
  *
- * Locks: the tree changes under the volume lock, and under maps_lock where a map may be dropped as
- *a whole beside it. maps_lock is a leaf.
+ * Locks: the tree changes under the volume lock, and under maps_lock where a map is dropped as a
+ * whole. maps_lock is a leaf.
  */
 #include <assert.h>
 #include <errno.h>
@@ -41,6 +42,7 @@
 
 #define RANGE_PER 512		/* bytes of the cache's bound */
 #define RANGES_MIN 8192
+#define MAP_BASE 8		/* ranges that the smallest tree costs beside its own */
 #define WINDOW_RANGES 1024	/* more than one window has */
 
 enum map_state { MAP_HOLE, MAP_WRITTEN, MAP_UNWRITTEN };
@@ -108,7 +110,9 @@ void maps_init(struct ext4_volume *vol)
 static void drop_locked(struct ext4_volume *vol, struct ext4_map *map)
 {
 	__mt_destroy(&map->tree);
-	vol->map_ranges -= map->ranges;
+	if (list_empty(&map->lru))
+		return;
+	vol->map_ranges -= map->ranges + MAP_BASE;
 	map->ranges = 0;
 	list_del_init(&map->lru);
 }
@@ -183,8 +187,10 @@ static void count_stored(struct ext4_volume *vol, struct ext4_map *map, int more
 	pthread_mutex_lock(&vol->maps_lock);
 	map->ranges += more;
 	vol->map_ranges += more;
-	if (list_empty(&map->lru))
+	if (list_empty(&map->lru)) {
 		list_add(&map->lru, &vol->maps);
+		vol->map_ranges += MAP_BASE;
+	}
 	pthread_mutex_unlock(&vol->maps_lock);
 }
 
