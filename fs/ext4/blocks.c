@@ -2,7 +2,10 @@
 /*
  * Space: which blocks of the image are free, and who may have them.
  *
- * The truth is libext2fs's block bitmap. Blocks are allocated in runs, which find.c chooses.
+ * The truth is libext2fs's block bitmap. Blocks are allocated in runs, which find.c chooses. What it
+ * may not choose is in a second bitmap, `taken`: all blocks in use, those that have been chosen for
+ * data which is being written (it is put into a map after that), and, with a journal, freed ones until
+ * their transaction is durable: after a crash they would be somebody's again.
  *
  * libext2fs keeps the counts of groups and superblock when it is told of a change
  * (ext2fs_block_alloc_stats*), which clears a group's BLOCK_UNINIT flag, too (the bitmap in memory
@@ -24,6 +27,7 @@
  */
 #include <errno.h>
 #include "map.h"
+#include "txn.h"
 
 #define MARGIN_DIVISOR 50
 #define MARGIN_MAX 4096
@@ -101,10 +105,26 @@ static void count_change(struct ext4_volume *vol, uint64_t pblk, uint64_t count,
 	if (inuse > 0)
 		vol->free_blocks -= count;
 	else
-		vol->free_blocks += count;
+		vol->freed_blocks += count;
 	pthread_mutex_unlock(&vol->space_lock);
-	if (inuse < 0)
-		device_forget(vol, pblk, count);
+	if (inuse > 0) {
+		ext2fs_mark_block_bitmap_range2(vol->taken, pblk, count);
+		return;
+	}
+	device_forget(vol, pblk, count);
+	if (vol->txns)
+		txn_free_later(vol, pblk, count);
+	else
+		blocks_release(vol, pblk, count);
+}
+
+void blocks_release(struct ext4_volume *vol, uint64_t pblk, uint64_t count)
+{
+	ext2fs_unmark_block_bitmap_range2(vol->taken, pblk, count);
+	pthread_mutex_lock(&vol->space_lock);
+	vol->freed_blocks -= count;
+	vol->free_blocks += count;
+	pthread_mutex_unlock(&vol->space_lock);
 }
 
 static int alloc_run(struct ext4_volume *vol, struct want *want, uint64_t *pblk, uint32_t *got)
@@ -137,6 +157,15 @@ int blocks_alloc(struct ext4_volume *vol, uint64_t goal, uint64_t *pblk)
 	return alloc_run(vol, &want, pblk, &got);
 }
 
+static struct want want_data(struct ext4_inode *inode, uint64_t goal, uint32_t len)
+{
+	struct want want = { .goal = goal, .len = len, .ino = inode->vn.ino };
+
+	if (inode->has_mapping)
+		want.ahead = find_window_size(ext4_vol(inode), mapping_size(&inode->vn.mapping));
+	return want;
+}
+
 /**
  * blocks_alloc_data - allocate a run of blocks for a file
  * @inode: the file
@@ -151,12 +180,49 @@ int blocks_alloc(struct ext4_volume *vol, uint64_t goal, uint64_t *pblk)
 int blocks_alloc_data(struct ext4_inode *inode, uint64_t goal, uint32_t len, uint64_t *pblk,
 		      uint32_t *got)
 {
-	struct ext4_volume *vol = ext4_vol(inode);
-	struct want want = { .goal = goal, .len = len, .ino = inode->vn.ino };
+	struct want want = want_data(inode, goal, len);
 
-	if (inode->has_mapping)
-		want.ahead = find_window_size(vol, mapping_size(&inode->vn.mapping));
-	return alloc_run(vol, &want, pblk, got);
+	return alloc_run(ext4_vol(inode), &want, pblk, got);
+}
+
+/**
+ * blocks_choose - choose blocks for data that is to be written
+ * @inode: the file
+ * @goal: block where they would best begin
+ * @len: blocks at most, at least 1
+ * @pblk: first block of the run
+ * @got: its length
+ *
+ * They are free on the image until blocks_take_chosen(), and free again after blocks_give_up(). The
+ * caller holds a reservation all the time.
+ *
+ * Context: volume lock, bitmaps loaded.
+ * Return: 0; -ENOSPC when no block is free.
+ */
+int blocks_choose(struct ext4_inode *inode, uint64_t goal, uint32_t len, uint64_t *pblk,
+		  uint32_t *got)
+{
+	struct ext4_volume *vol = ext4_vol(inode);
+	struct want want = want_data(inode, goal, len);
+	struct block_run run;
+
+	if (!find_free(vol, &want, &run))
+		return -ENOSPC;
+	ext2fs_mark_block_bitmap_range2(vol->taken, run.start, run.len);
+	*pblk = run.start;
+	*got = run.len;
+	return 0;
+}
+
+void blocks_take_chosen(struct ext4_volume *vol, uint64_t pblk, uint32_t len)
+{
+	ext2fs_block_alloc_stats_range(vol->fs, pblk, len, +1);
+	count_change(vol, pblk, len, +1);
+}
+
+void blocks_give_up(struct ext4_volume *vol, uint64_t pblk, uint32_t len)
+{
+	ext2fs_unmark_block_bitmap_range2(vol->taken, pblk, len);
 }
 
 /**
@@ -217,6 +283,17 @@ static errcode_t on_alloc(ext2_filsys fs, blk64_t goal, blk64_t *out)
 		return EXT2_ET_BLOCK_ALLOC_FAIL;
 	*out = run.start;
 	return 0;
+}
+
+int blocks_loaded(struct ext4_volume *vol)
+{
+	errcode_t err;
+
+	if (vol->taken)
+		ext2fs_free_block_bitmap(vol->taken);
+	vol->taken = NULL;
+	err = ext2fs_copy_bitmap(vol->fs->block_map, &vol->taken);
+	return err ? ext4_errno(err) : 0;
 }
 
 /**

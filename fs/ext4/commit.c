@@ -5,7 +5,8 @@
  * Inodes, directories, extent blocks are written to the device mapping as they change. What
  * libext2fs keeps in memory (bitmaps, group descriptors, superblock) is brought there by a commit,
  * and only the groups that were marked: an fsync's cost must not grow with the image. Then the
- * device mapping is written out and the image flushed.
+ * device mapping is written out and the image flushed. With a journal (txn.c) these blocks join the
+ * running transaction, and that is committed.
  *
  * A thread does all of it every commit= seconds: first the files (their blocks are allocated then),
  * then the metadata that tells where they are. Backup superblocks and descriptors are left alone,
@@ -21,6 +22,7 @@
 #include "ext4.h"
 #include "log.h"
 #include "rcu.h"
+#include "txn.h"
 
 struct group_dirt {
 	dgrp_t *list;		/* marked groups, in no order */
@@ -65,6 +67,12 @@ void commit_mark_group(struct ext4_volume *vol, dgrp_t group)
 void commit_mark_super(struct ext4_volume *vol)
 {
 	vol->dirt->super = true;
+}
+
+/* Two bitmaps and a descriptor block for each group, and the superblock */
+unsigned int commit_marked_blocks(struct ext4_volume *vol)
+{
+	return 3 * vol->dirt->nr + 1;
 }
 
 static int write_block_bitmap(struct ext4_volume *vol, dgrp_t group, void *buf)
@@ -169,31 +177,52 @@ static int write_super(struct ext4_volume *vol)
 	return 0;
 }
 
+/* What libext2fs keeps goes to the device mapping. Volume lock. */
+int commit_bring(struct ext4_volume *vol)
+{
+	int err = write_groups(vol);
+
+	return err ? err : write_super(vol);
+}
+
 /**
- * ext4_commit - bring changed metadata to the device mapping and, if wanted, to the image
+ * ext4_commit - make changed metadata durable
  * @vol: volume
- * @flush: also write the device mapping out and make the image durable
  *
  * Context: takes the volume lock. May sleep.
  * Return: 0 or the first error; what could not be written stays marked.
  */
-int ext4_commit(struct ext4_volume *vol, bool flush)
+int ext4_commit(struct ext4_volume *vol)
 {
-	int err = 0, ret;
+	int err, ret;
 
 	if (!vol->writable)
 		return 0;
+	if (vol->txns)
+		return txn_commit(vol, txn_running(vol));
 	ext4_lock(vol);
-	ret = write_groups(vol);
-	if (!ret)
-		ret = write_super(vol);
+	ret = commit_bring(vol);
 	ext4_unlock(vol);
-	if (flush) {
-		err = cache_sync(vol->vol.cache, MAPPING_DEVICE);
-		if (!err)
-			err = image_flush(vol->vol.image);
-	}
+	err = cache_sync(vol->vol.cache, MAPPING_DEVICE);
+	if (!err)
+		err = image_flush(vol->vol.image);
 	return ret ? ret : err;
+}
+
+/**
+ * ext4_commit_inode - make what has been done to an inode, and data written before, durable
+ * @inode: inode
+ *
+ * Context: no lock but inode locks. May sleep.
+ * Return: 0 or an error.
+ */
+int ext4_commit_inode(struct ext4_inode *inode)
+{
+	struct ext4_volume *vol = ext4_vol(inode);
+
+	if (!vol->txns)
+		return ext4_commit(vol);
+	return txn_commit(vol, __atomic_load_n(&inode->changed_in, __ATOMIC_ACQUIRE));
 }
 
 /* Files before metadata: their blocks are allocated by being written. */
@@ -201,7 +230,7 @@ int ext4_sync(struct volume *volume)
 {
 	struct ext4_volume *vol = EXT4_VOL(volume);
 	int err = cache_sync(volume->cache, MAPPING_FILE);
-	int ret = ext4_commit(vol, true);
+	int ret = ext4_commit(vol);
 
 	return err ? err : ret;
 }
@@ -232,6 +261,9 @@ static void *commit_main(void *arg)
 	rcu_register_thread();
 	while (commit_wait(vol)) {
 		int err = ext4_sync(&vol->vol);
+
+		if (!err)
+			err = txn_checkpoint_some(vol);
 
 		/* One line when trouble begins; it is tried again each time. */
 		if (err && !vol->dirt->trouble)

@@ -8,6 +8,10 @@
  * durable. The granule of valid and dirty is the file system's block. A write of bytes that are
  * there already dirties nothing, so that libext2fs and we may rewrite whole blocks freely.
  *
+ * With a journal a block that changes joins the running transaction (txn.c) instead of becoming
+ * dirty, and is written in its place only when that is durable. What is written must stay as it
+ * was committed, while operations may change the block again: so it is written from a copy.
+ *
  * Locks: all callers hold the volume lock (or are alone: mount, unmount), which is what keeps a
  * reader from seeing half of a write. The folio lock is taken for writing only.
  *
@@ -20,6 +24,7 @@
 #include <string.h>
 #include "ext4.h"
 #include "transfers.h"
+#include "txn.h"
 
 /* Adds the folio's blocks that are (@is) or are not of a kind, as far as the mapping goes. */
 static int add_blocks(struct transfers *t, struct folio *folio, enum folio_blocks kind, bool is)
@@ -70,12 +75,60 @@ static int device_read_folios(struct mapping *mapping, struct folio **folios, un
 	return err;
 }
 
+/* Adds copies of the folio's blocks that are committed; *room is where they go. */
+static int add_copies(struct ext4_volume *vol, struct transfers *t, struct folio *folio,
+		      char **room)
+{
+	size_t bs = (size_t)1 << folio->block_shift;
+	unsigned int block = 0, nr;
+	int err = 0;
+
+	while (!err && (nr = folio_find_run(folio, BLOCKS_WRITING, true, &block))) {
+		loff_t pos = folio_pos(folio) + ((loff_t)block << folio->block_shift);
+
+		if (txn_may_write(vol, pos >> folio->block_shift)) {
+			folio_copy_to(*room, folio, pos - folio_pos(folio), bs);
+			err = transfers_add(t, pos, *room, bs);
+			*room += bs;
+		}
+		block++;
+	}
+	return err;
+}
+
+static int write_copies(struct ext4_volume *vol, struct folio **folios, unsigned int nr)
+{
+	size_t size = 0;
+	char *copies, *room;
+	struct transfers t;
+	int err = 0;
+
+	for (unsigned int i = 0; i < nr; i++)
+		size += folio_size(folios[i]);
+	copies = room = aligned_alloc(PAGE_SIZE, size);
+	if (!copies)
+		err = -ENOMEM;
+	transfers_init(&t, vol->vol.image, true);
+	for (unsigned int i = 0; i < nr; i++) {
+		if (!err)
+			err = add_copies(vol, &t, folios[i], &room);
+		folio_unlock(folios[i]);
+	}
+	if (!err)
+		err = transfers_submit(&t);
+	transfers_finish(&t);
+	free(copies);
+	return err;
+}
+
 static int device_write_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
 {
 	struct ext4_volume *vol = mapping->owner;
 	struct transfers t;
 	int err = 0;
 
+	if (vol->txns)
+		return write_copies(vol, folios, nr);
 	transfers_init(&t, vol->vol.image, true);
 	/* A block of the image has its place by nature: the folios can go on at once. */
 	for (unsigned int i = 0; i < nr; i++) {
@@ -151,25 +204,45 @@ static struct folio *grab_for_write(struct ext4_volume *vol, uint64_t pos, size_
 	}
 }
 
-static int write_in_folio(struct ext4_volume *vol, uint64_t pos, const void *buf, size_t len)
+/* Within one block of a locked folio. */
+static int write_in_block(struct ext4_volume *vol, struct folio *folio, size_t offset,
+			  const void *buf, size_t len)
 {
+	int err;
+
+	if (folio_range_valid(folio, offset, len) &&
+	    !memcmp((char *)folio_address(folio) + offset, buf, len))
+		return 0;
+	if (vol->txns) {
+		err = txn_join(vol, folio, (folio_pos(folio) + offset) >> folio->block_shift);
+		if (err)
+			return err;
+	}
+	folio_copy_from(folio, offset, buf, len);
+	folio_mark_valid(folio, offset, len);
+	if (!vol->txns)
+		folio_mark_dirty(folio, offset, len);
+	return 0;
+}
+
+static int write_in_folio(struct ext4_volume *vol, uint64_t pos, const char *buf, size_t len)
+{
+	size_t bs = (size_t)1 << vol->device.block_shift, offset, n;
 	struct folio *folio;
-	size_t offset;
 	int err = 0;
 
 	folio = grab_for_write(vol, pos, len, &err);
 	if (!folio)
 		return err;
-	offset = pos - folio_pos(folio);
-	if (!folio_range_valid(folio, offset, len) ||
-	    memcmp((char *)folio_address(folio) + offset, buf, len)) {
-		folio_copy_from(folio, offset, buf, len);
-		folio_mark_valid(folio, offset, len);
-		folio_mark_dirty(folio, offset, len);
+	for (offset = pos - folio_pos(folio); len && !err; offset += n, buf += n, len -= n) {
+		n = bs - (offset & (bs - 1));
+		if (n > len)
+			n = len;
+		err = write_in_block(vol, folio, offset, buf, n);
 	}
 	folio_unlock(folio);
 	folio_put(folio);
-	return 0;
+	return err;
 }
 
 /**
@@ -256,6 +329,7 @@ void device_readahead(struct ext4_volume *vol, uint64_t blk, uint64_t count)
  */
 void device_forget(struct ext4_volume *vol, uint64_t blk, uint64_t count)
 {
+	txn_forget(vol, blk, count);
 	invalidate_blocks(&vol->device, blk << vol->device.block_shift,
 			  (blk + count) << vol->device.block_shift);
 }

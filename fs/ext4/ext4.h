@@ -12,8 +12,8 @@
  *	icache lock, orphan lists, small leaf locks: held for a few lines, never while sleeping
  *
  * Every metadata change happens between ext4_begin() and ext4_end(), which take and release the
- * volume lock: the seam where a journal handle will go. Every metadata block reaches the image
- * through the device mapping (device.c).
+ * volume lock. Every metadata block reaches the image through the device mapping (device.c), and
+ * with a journal as part of a transaction (txn.c).
  *
  * The inode in memory: `raw` is the truth while the inode is in use, and ext4_inode_write()
  * brings it to the inode table. Its i_block, i_blocks and block-map flags are guarded by the volume
@@ -24,6 +24,9 @@
  * Space. reserved_blocks counts blocks that dirty folios will need, with what their maps may need
  * to find them (delayed allocation): write(2) reserves, writeback allocates, truncation gives back.
  * Free space for all others is what is left beside it (blocks.c).
+ *
+ * The locks of transactions (txn.h) are outside the volume lock, inside the folio locks of files; but
+ * for one, a leaf.
  */
 #ifndef FOLIOFS_EXT4_H
 #define FOLIOFS_EXT4_H
@@ -36,6 +39,8 @@
 #include "volume.h"
 
 struct dir_index;	/* dir_index.c: names of one directory in memory */
+struct file_write;	/* file_write.c */
+struct txns;		/* txn.c: transactions */
 struct group_dirt;	/* commit.c: what of bitmaps and descriptors is to be written */
 
 /* Free blocks that are kept for a growing file: find.c. ino 0: none. */
@@ -53,6 +58,7 @@ struct ext4_volume {
 	struct mapping device;		/* the image's own mapping, MAPPING_DEVICE */
 	struct image *view;		/* read-only, journal dirty: vol.image, replayed in memory */
 	struct group_dirt *dirt;
+	struct txns *txns;		/* NULL without a journal */
 	errcode_t last_error;
 	bool writable;			/* mounted rw, even if errors= turned it ro */
 	uint16_t clean_state;		/* s_state to leave behind at unmount */
@@ -61,9 +67,11 @@ struct ext4_volume {
 	bool shutdown;			/* errors=panic: every change fails EIO */
 
 	pthread_mutex_t space_lock;	/* leaf: this group, and inodes' delayed fields */
-	uint64_t free_blocks;		/* as in the superblock */
+	uint64_t free_blocks;		/* that may be given to anybody */
+	uint64_t freed_blocks;		/* that will be, when their transaction is durable */
 	uint64_t reserved_blocks;
 	uint64_t withheld_blocks;	/* never for data: margin for maps, root's share */
+	ext2fs_block_bitmap taken;	/* blocks not to be chosen: blocks.c; volume lock */
 	struct block_window windows[BLOCK_WINDOWS]; /* find.c; volume lock */
 	unsigned int next_window;
 
@@ -122,6 +130,8 @@ struct ext4_inode {
 	uint32_t delayed_group;		/* indirect block last charged for; space_lock */
 	struct dir_index *index;	/* directories; inode lock */
 	struct ext4_inode *orphan_next, *orphan_prev;	/* volume lock */
+	struct file_write *writes;	/* on their way: file_write.c; volume lock */
+	uint32_t changed_in;		/* last transaction that changed it; atomic */
 	bool has_mapping;		/* vn.mapping is initialised: regular files */
 	bool orphan;			/* on the orphan list; volume lock */
 	bool dying;			/* not to be found or pinned any more; icache lock */
@@ -213,11 +223,13 @@ void commit_finish(struct ext4_volume *vol);
 /* commit.c. Group is to be written at the next commit. Volume lock. */
 void commit_mark_group(struct ext4_volume *vol, dgrp_t group);
 void commit_mark_super(struct ext4_volume *vol);
-/*
- * Bitmaps, descriptors, superblock to the device mapping; with @flush the device mapping to the
- * image and the image flushed. Takes the volume lock itself for the first part.
- */
-int ext4_commit(struct ext4_volume *vol, bool flush);
+/* Most blocks that are to be written for what is marked. Volume lock. */
+unsigned int commit_marked_blocks(struct ext4_volume *vol);
+/* Bitmaps, descriptors, superblock to the device mapping. Volume lock. */
+int commit_bring(struct ext4_volume *vol);
+/* Makes all changes of metadata durable, and data that was written. Takes the volume lock. */
+int ext4_commit(struct ext4_volume *vol);
+int ext4_commit_inode(struct ext4_inode *inode);	/* what was done to this one */
 int commit_start(struct ext4_volume *vol);
 void commit_stop(struct ext4_volume *vol);
 
@@ -308,8 +320,20 @@ uint64_t blocks_available(struct ext4_volume *vol);
 int blocks_alloc(struct ext4_volume *vol, uint64_t goal, uint64_t *pblk);
 int blocks_alloc_data(struct ext4_inode *inode, uint64_t goal, uint32_t len, uint64_t *pblk,
 		      uint32_t *got);
+/*
+ * The same in two steps, for data that is written before it is found: chosen blocks stay free on the
+ * image, but nobody else gets them. Volume lock.
+ */
+int blocks_choose(struct ext4_inode *inode, uint64_t goal, uint32_t len, uint64_t *pblk,
+		  uint32_t *got);
+void blocks_take_chosen(struct ext4_volume *vol, uint64_t pblk, uint32_t len);
+void blocks_give_up(struct ext4_volume *vol, uint64_t pblk, uint32_t len);
+/* Freed blocks are free to be used. Volume lock. */
+void blocks_release(struct ext4_volume *vol, uint64_t pblk, uint64_t count);
 /* The device mapping forgets them, too. */
 void blocks_free(struct ext4_volume *vol, uint64_t pblk, uint64_t count);
+/* The bitmaps have been read. Volume lock. */
+int blocks_loaded(struct ext4_volume *vol);
 /* Installs the callbacks, counts free blocks. Once, after ext2fs_open. */
 int blocks_init(struct ext4_volume *vol);
 uint64_t blocks_inode_goal(struct ext4_inode *inode);	/* where its first block would best be */
@@ -326,8 +350,9 @@ int map_find_locked(struct ext4_inode *inode, uint32_t lblk, struct map_extent *
  * allocated. Between begin and end.
  */
 int map_alloc(struct ext4_inode *inode, uint32_t lblk, uint32_t len, bool unwritten);
-/* The same for writeback, whose blocks are reserved already: takes free blocks without asking. */
-int map_alloc_delayed(struct ext4_inode *inode, uint32_t lblk, uint32_t len);
+/* The same in two steps for writeback, whose blocks are reserved: map_alloc.c. */
+int map_choose(struct ext4_inode *inode, struct map_extent *want);
+int map_attach(struct ext4_inode *inode, struct map_extent *place, bool failed);
 /*
  * Frees [lblk, lblk+len) and writes the inode. Between begin and end; the mapping holds nothing
  * there.
@@ -353,6 +378,7 @@ int ext4_truncate(struct ext4_inode *inode, loff_t size);
  * end.
  */
 int ext4_free_data(struct ext4_inode *inode);
+int ext4_free_most(struct ext4_inode *inode);	/* what is too much for one operation; begins it */
 int ext4_fsync(struct vnode *node, bool datasync);
 int ext4_fallocate(struct vnode *node, int mode, loff_t pos, loff_t len);
 loff_t ext4_seek(struct vnode *node, loff_t pos, enum seek_whence whence);

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include "file.h"
+#include "txn.h"
 
 /* A range of bytes, and the whole blocks in it: [first, stop). */
 struct range {
@@ -41,11 +42,10 @@ static struct range make_range(struct ext4_inode *inode, loff_t start, loff_t en
 	return range;
 }
 
-/* Unwritten blocks for all holes of [start, end), a change of its own. */
-static int allocate(struct ext4_inode *inode, loff_t start, loff_t end)
+/* Unwritten blocks for all holes of [first, stop), a change of its own. */
+static int allocate_part(struct ext4_inode *inode, uint32_t first, uint64_t stop)
 {
 	struct ext4_volume *vol = ext4_vol(inode);
-	uint32_t first = start >> inode->vn.mapping.block_shift;
 	int tries, err;
 
 	/*
@@ -56,7 +56,7 @@ static int allocate(struct ext4_inode *inode, loff_t start, loff_t end)
 		err = ext4_begin(vol);
 		if (err)
 			return err;
-		err = map_alloc(inode, first, block_up(inode, end) - first, true);
+		err = map_alloc(inode, first, stop - first, true);
 		ext4_end(vol);
 		if (err != -ENOSPC || tries == DELETED_TRIES)
 			return err;
@@ -65,6 +65,19 @@ static int allocate(struct ext4_inode *inode, loff_t start, loff_t end)
 		else if (!inode_wait_deleted(vol))
 			return err;
 	}
+}
+
+/* The same for bytes, in as many changes as fit into a transaction each. */
+static int allocate(struct ext4_inode *inode, loff_t start, loff_t end)
+{
+	uint64_t most = (uint64_t)txn_step_groups(ext4_vol(inode)) / 2 *
+			ext4_vol(inode)->fs->super->s_blocks_per_group;
+	uint64_t at = start >> inode->vn.mapping.block_shift, stop = block_up(inode, end);
+	int err = 0;
+
+	for (; at < stop && !err; at += most)
+		err = allocate_part(inode, at, stop - at < most ? stop : at + most);
+	return err;
 }
 
 /* Ends an operation: size, unless it is kept, and times. */
@@ -81,21 +94,27 @@ static int finish(struct ext4_inode *inode, loff_t end, bool keep_size)
 	return err ? err : file_update(inode, mapping_size(mapping), VATTR_MTIME | VATTR_CTIME);
 }
 
-/* The range's whole blocks become a hole, or unwritten: a change of its own. */
+/* The range's whole blocks become a hole, or unwritten, in changes of their own. */
 static int empty_blocks(struct ext4_inode *inode, const struct range *range, bool keep)
 {
 	struct ext4_volume *vol = ext4_vol(inode);
-	uint32_t len = range->stop - range->first;
-	int err;
+	uint64_t at, stop;
+	int err = 0;
 
 	if (range->first >= range->stop)
 		return 0;
-	err = ext4_begin(vol);
-	if (err)
-		return err;
-	err = keep ? map_set_unwritten(inode, range->first, len) :
-		     map_remove(inode, range->first, len);
-	ext4_end(vol);
+	if (!keep)
+		return file_remove(inode, range->first, range->stop);
+	for (at = range->first; at < range->stop && !err; at = stop) {
+		stop = range->stop;
+		err = ext4_begin(vol);
+		if (err)
+			return err;
+		err = file_step(inode, at, &stop);
+		if (!err)
+			err = map_set_unwritten(inode, at, stop - at);
+		ext4_end(vol);
+	}
 	return err;
 }
 

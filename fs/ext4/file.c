@@ -257,12 +257,11 @@ ssize_t ext4_write(struct vnode *node, loff_t pos, const void *buf, size_t len,
 int ext4_fsync(struct vnode *node, bool datasync)
 {
 	struct ext4_inode *inode = EXT4_I(node);
-	int err = 0, cerr;
+	int err = 0;
 
 	if (S_ISREG(vnode_mode(node)))
 		err = filemap_write_and_wait(&node->mapping);
-	cerr = ext4_commit(ext4_vol(inode), true);
-	return err ? err : cerr;
+	return err ? err : ext4_commit_inode(inode);
 }
 
 /*

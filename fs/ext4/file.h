@@ -19,6 +19,17 @@ static inline bool ext4_is_inline(const struct ext4_inode *inode)
 	return __atomic_load_n(&inode->raw.i_flags, __ATOMIC_ACQUIRE) & EXT4_INLINE_DATA_FL;
 }
 
+/* One call of ->write_folios: where the data goes. file_write.c; volume lock to change */
+struct file_write {
+	struct ext4_inode *inode;
+	struct map_extent *places;	/* rising, with gaps */
+	bool *chosen;			/* of each place: not the file's yet */
+	unsigned int nr, room;
+	struct file_write *next;	/* inode->writes */
+};
+
+int file_write_folios(struct mapping *mapping, struct folio **folios, unsigned int nr);
+
 /* delalloc.c: ->reserve and ->unreserve, and what writeback has settled */
 int file_reserve(struct mapping *mapping, struct folio *folio, size_t offset, size_t len);
 void file_unreserve(struct mapping *mapping, struct folio *folio, size_t offset, size_t len);
@@ -35,6 +46,10 @@ int file_update(struct ext4_inode *inode, uint64_t size, unsigned int times);
 int file_zero_tail(struct ext4_inode *inode, loff_t new_size);
 /* [start, end) of one block reads as zeros, if it does not yet. Inode lock exclusive, no other. */
 int file_zero_part(struct ext4_inode *inode, loff_t start, loff_t end);
+/* How far one operation goes that changes blocks of [lblk, *end). Volume lock. */
+int file_step(struct ext4_inode *inode, uint32_t lblk, uint64_t *end);
+/* map_remove() of [lblk, end), in as many operations as it takes. */
+int file_remove(struct ext4_inode *inode, uint32_t lblk, uint64_t end);
 /* Converts an inline file in a change of its own. Inode lock exclusive. */
 int file_leave_inline(struct ext4_inode *inode);
 

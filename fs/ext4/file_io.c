@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * File data between folios and the image.
+ * Reading file data from the image to folios. Writing is in file_write.c.
  *
  * The cache hands over runs of neighbouring folios. For each block of the run the map says where it
  * is; blocks that lie side by side on the image become one vectored transfer straight from or to
@@ -8,11 +8,6 @@
  *
  * Reading: holes and unwritten blocks are zeros, so is everything behind the file's size. Blocks of
  * the folio that are valid already are newer than the image and are left alone.
- *
- * Writing: when a block has no place yet, or an unwritten one, the run is given its blocks under
- * the volume lock, in pieces as long as the allocator has them. Then the folios are unlocked, and
- * what they had reserved is given back; the transfers follow. That a block is in the map before its
- * data is on the image does no harm: its folio cannot leave the cache until then.
  *
  * Locks: folio locks held on entry; volume lock inside.
  */
@@ -182,171 +177,6 @@ static int file_read_folios(struct mapping *mapping, struct folio **folios, unsi
 	if (ext4_is_inline(inode))
 		err = read_inline(mapping, folios, nr);
 	return err > 0 ? read_blocks(mapping, folios, nr) : err;
-}
-
-/*
- * Writing
- */
-
-/* A cursor over the pieces of a run: neighbouring blocks that are being written. */
-struct run {
-	struct folio **folios;
-	unsigned int nr;		/* folios */
-	unsigned int i, block;		/* behind the present piece: folio, and block in it */
-	uint32_t lblk, len;		/* the present piece, in blocks of the file */
-};
-
-/* The next piece, over as many folios as it goes; false at the end. Begin with zeros. */
-static bool run_next(struct run *run)
-{
-	unsigned int len;
-
-	run->len = 0;
-	for (; run->i < run->nr; run->i++, run->block = 0) {
-		struct folio *folio = run->folios[run->i];
-		unsigned int from = run->block;
-
-		len = folio_find_run(folio, BLOCKS_WRITING, true, &run->block);
-		if (run->len && (!len || run->block != from)) {
-			run->block = from;
-			break;
-		}
-		if (!len)
-			continue;
-		if (!run->len)
-			run->lblk = folio_lblk(folio) + run->block;
-		run->len += len;
-		run->block += len;
-		if (run->block < folio_nr_blocks(folio))
-			break;
-	}
-	return run->len;
-}
-
-/* 0: each block of the piece has a written place; 1: not so; or an error. */
-static int piece_placed(struct ext4_inode *inode, uint32_t lblk, uint64_t end)
-{
-	struct map_extent found;
-	int err;
-
-	for (; lblk < end; lblk += found.len) {
-		err = map_find(inode, lblk, &found);
-		if (err)
-			return err;
-		if (!found.pblk || found.unwritten)
-			return 1;
-	}
-	return 0;
-}
-
-/* Gives every block of the run its place. */
-static int place_run(struct ext4_inode *inode, struct run run)
-{
-	struct ext4_volume *vol = ext4_vol(inode);
-	int err = 0;
-
-	while (!err && run_next(&run)) {
-		err = piece_placed(inode, run.lblk, (uint64_t)run.lblk + run.len);
-		if (err <= 0)
-			continue;
-		err = ext4_begin(vol);
-		if (err)
-			continue;
-		err = map_alloc_delayed(inode, run.lblk, run.len);
-		ext4_end(vol);
-	}
-	return err;
-}
-
-/* Plans the writes of a run of blocks of one folio. */
-static int plan_write_run(struct ext4_inode *inode, struct folio *folio, unsigned int block,
-			  unsigned int nr, struct map_extent *extent, struct transfers *t)
-{
-	int err = 0;
-
-	while (nr && !err) {
-		int n = find_run(inode, folio_lblk(folio) + block, nr, extent);
-
-		if (n < 0)
-			return n;
-		if (!extent->pblk || extent->unwritten)
-			return -EAGAIN;
-		err = add_blocks(t, folio, block, n, extent->pblk);
-		block += n;
-		nr -= n;
-	}
-	return err;
-}
-
-/* -EAGAIN: a block has lost its place, or has become unwritten, since it was placed. */
-static int plan_writes(struct ext4_inode *inode, const struct run *run, struct transfers *t)
-{
-	struct map_extent extent = { 0 };
-	int err = 0;
-
-	transfers_reset(t);
-	for (unsigned int i = 0; i < run->nr; i++) {
-		struct folio *folio = run->folios[i];
-		unsigned int block = 0, nr;
-
-		while (!err && (nr = folio_find_run(folio, BLOCKS_WRITING, true, &block))) {
-			err = plan_write_run(inode, folio, block, nr, &extent, t);
-			block += nr;
-		}
-	}
-	return err;
-}
-
-/*
- * Between the two nothing keeps the map as it is: a range that is being zeroed is made unwritten
- * before its folios are dropped (falloc.c), perhaps just then.
- */
-static int place_and_plan(struct ext4_inode *inode, const struct run *run, struct transfers *t)
-{
-	int err;
-
-	do {
-		err = place_run(inode, *run);
-		if (!err)
-			err = plan_writes(inode, run, t);
-	} while (err == -EAGAIN);
-	return err;
-}
-
-/* The blocks being written have their place: nothing is reserved for them any more. */
-static void give_back(struct ext4_inode *inode, struct folio **folios, unsigned int nr)
-{
-	uint32_t blocks = 0;
-
-	for (unsigned int i = 0; i < nr; i++) {
-		for (unsigned int b = 0; b < folio_nr_blocks(folios[i]); b++) {
-			if (!folio_block(folios[i], BLOCKS_RESERVED, b) ||
-			    !folio_block(folios[i], BLOCKS_WRITING, b))
-				continue;
-			folio_set_reserved(folios[i], b, false);
-			blocks++;
-		}
-	}
-	delalloc_release(inode, blocks);
-}
-
-static int file_write_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
-{
-	struct ext4_inode *inode = mapping->owner;
-	struct run run = { .folios = folios, .nr = nr };
-	struct transfers t;
-	int err;
-
-	transfers_init(&t, ext4_vol(inode)->vol.image, true);
-	err = place_and_plan(inode, &run, &t);
-	if (!err)
-		give_back(inode, folios, nr);
-	for (unsigned int i = 0; i < nr; i++)
-		folio_unlock(folios[i]);
-	if (!err)
-		err = transfers_submit(&t);
-	transfers_finish(&t);
-	return err;
 }
 
 const struct mapping_ops ext4_file_mapping_ops = {

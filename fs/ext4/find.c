@@ -12,6 +12,8 @@
  * made last are known, by inode number; they are a matter of memory alone, and a wrong one does
  * no harm. Small files have none, so that they lie close together.
  *
+ * Not free are also blocks that have been chosen, and those freed lately: see blocks.c.
+ *
  * Locks: the volume lock.
  */
 #include "map.h"
@@ -50,17 +52,15 @@ static void cut_windows(const struct ext4_volume *vol, uint32_t ino, uint64_t *s
 static bool next_run(struct ext4_volume *vol, const struct want *want, uint32_t len,
 		     uint64_t *from, uint64_t last, struct block_run *run)
 {
-	ext2_filsys fs = vol->fs;
-
 	while (*from <= last) {
 		uint64_t start, cut, end;
 		blk64_t found, stop;
 
-		if (ext2fs_find_first_zero_block_bitmap2(fs->block_map, *from, last, &found))
+		if (ext2fs_find_first_zero_block_bitmap2(vol->taken, *from, last, &found))
 			return false;
 		start = found;
 		end = last - start >= len ? start + len - 1 : last;
-		if (ext2fs_find_first_set_block_bitmap2(fs->block_map, start, end, &stop))
+		if (ext2fs_find_first_set_block_bitmap2(vol->taken, start, end, &stop))
 			stop = end + 1;
 		cut = stop;
 		if (!want->steal)
@@ -98,7 +98,7 @@ static bool find_at_goal(struct ext4_volume *vol, const struct want *want, struc
 						 ext2fs_group_of_blk2(vol->fs, want->goal));
 	uint64_t from = want->goal;
 
-	return !ext2fs_test_block_bitmap2(vol->fs->block_map, want->goal) &&
+	return !ext2fs_test_block_bitmap2(vol->taken, want->goal) &&
 	       next_run(vol, want, want->len, &from, last, run) && run->start == want->goal;
 }
 
@@ -153,7 +153,7 @@ static void set_window(struct ext4_volume *vol, const struct want *want,
 		stop = count;
 	if (start >= stop)
 		return;
-	if (!ext2fs_find_first_set_block_bitmap2(vol->fs->block_map, start, stop - 1, &used))
+	if (!ext2fs_find_first_set_block_bitmap2(vol->taken, start, stop - 1, &used))
 		stop = used;
 	cut_windows(vol, want->ino, &start, &stop);
 	*w = (struct block_window){ .ino = want->ino, .start = start, .end = stop };

@@ -22,6 +22,7 @@
 #include <unistd.h>
 #include "ext4.h"
 #include "log.h"
+#include "txn.h"
 
 #define HASH_BITS_MIN 10
 #define HASH_BITS_MAX 24
@@ -326,7 +327,7 @@ static void inode_delete(struct ext4_volume *vol, struct ext4_inode *inode)
 		filemap_invalidate_unlock(&inode->vn.mapping);
 	}
 	/* When it cannot be deleted now it stays an orphan in the image, for e2fsck. */
-	err = ext4_begin(vol);
+	err = ext4_free_most(inode);
 	if (!err) {
 		err = delete_on_image(vol, inode);
 		deletion_ends(vol, inode);
@@ -358,11 +359,12 @@ static bool has_unlinked(struct ext4_volume *vol)
  * @vol: volume
  *
  * The kernel forgets a file after its unlink was answered, and other requests may overtake that:
- * who removes a file and writes another at once finds the space still taken.
+ * who removes a file and writes another at once finds the space still taken. With a journal it is
+ * taken until the transaction is committed, which is done here.
  *
  * Context: no lock but inode locks of files that have names. Sleeps as long as files are being
  * deleted, or for the moment in which the next forget would come.
- * Return: whether a file was deleted meanwhile.
+ * Return: whether a file was deleted meanwhile, or a commit has given back some blocks.
  */
 bool inode_wait_deleted(struct ext4_volume *vol)
 {
@@ -371,6 +373,8 @@ bool inode_wait_deleted(struct ext4_volume *vol)
 	bool some;
 	int err = 0;
 
+	if (txn_give_freed(vol))
+		return true;
 	if (!has_unlinked(vol))
 		return false;
 	if (image_about_to_wait)
@@ -387,6 +391,8 @@ bool inode_wait_deleted(struct ext4_volume *vol)
 		pthread_cond_wait(&vol->deletion, &vol->icache_lock);
 	some = vol->deleted != before;
 	pthread_mutex_unlock(&vol->icache_lock);
+	if (some)
+		txn_give_freed(vol);
 	return some;
 }
 

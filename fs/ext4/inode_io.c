@@ -17,6 +17,7 @@
 #include <string.h>
 #include <time.h>
 #include "ext4.h"
+#include "txn.h"
 
 /* Inode tables are read in windows of this many blocks. */
 #define WINDOW_BLOCKS 16
@@ -116,6 +117,7 @@ int ext4_inode_write(struct ext4_inode *inode)
 	ext2fs_inode_csum_set(vol->fs, inode->vn.ino, &inode->raw);
 	/* libext2fs keeps a few inodes of its own: they would be old now. */
 	ext2fs_flush_icache(vol->fs);
+	__atomic_store_n(&inode->changed_in, txn_running(vol), __ATOMIC_RELEASE);
 	return device_pwrite(vol, pos, ext4_raw_bytes(inode), inode->raw_size);
 }
 

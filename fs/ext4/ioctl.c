@@ -143,5 +143,5 @@ int ext4_setlabel(struct volume *volume, const char *label)
 	memcpy(sb->s_volume_name, label, strlen(label));
 	commit_mark_super(vol);
 	ext4_end(vol);
-	return ext4_commit(vol, true);
+	return ext4_commit(vol);
 }

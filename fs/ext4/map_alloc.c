@@ -8,7 +8,7 @@
  *
  * Writing into preallocated blocks divides an extent, and the tree may have to grow when not one
  * block is free. Then the whole extent is zeroed on the image and becomes written, which needs no
- * room.
+ * room; but for blocks that are being written to just then.
  *
  * Locks: all between ext4_begin() and ext4_end().
  */
@@ -16,7 +16,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "map.h"
+#include "file.h"
 
 /* [mid->lblk, *end) becomes @mid, or its first part, up to *end, does. */
 static int map_replace(struct ext4_inode *inode, const struct map_extent *mid, uint64_t *end)
@@ -115,18 +115,44 @@ static int zero_blocks(struct ext4_volume *vol, uint64_t pblk, uint32_t len)
 	return err;
 }
 
-/*
- * Makes the image's unwritten extent at @lblk written as a whole. None of its blocks is being
- * written to: who writes has made them written first, under the volume lock.
- */
+/* How many blocks from @lblk on, before @end, are being written to (*@busy), or are not. */
+static uint32_t busy_run(struct ext4_inode *inode, uint32_t lblk, uint64_t end, bool *busy)
+{
+	uint64_t stop = end;
+
+	*busy = false;
+	for (const struct file_write *w = inode->writes; w; w = w->next) {
+		for (unsigned int i = 0; i < w->nr; i++) {
+			const struct map_extent *place = &w->places[i];
+
+			if (place->lblk <= lblk && map_end(place) > lblk) {
+				*busy = true;
+				return (map_end(place) < end ? map_end(place) : end) - lblk;
+			}
+			if (place->lblk > lblk && place->lblk < stop)
+				stop = place->lblk;
+		}
+	}
+	return stop - lblk;
+}
+
+/* Makes the image's unwritten extent at @lblk written as a whole. */
 static int zero_out(struct ext4_inode *inode, uint32_t lblk)
 {
 	struct map_extent extent;
 	uint64_t end;
 	int err = extents_get(inode, lblk, &extent);
 
-	if (!err)
-		err = zero_blocks(ext4_vol(inode), extent.pblk, extent.len);
+	if (err)
+		return err;
+	end = map_end(&extent);
+	for (uint32_t at = extent.lblk, run; !err && at < end; at += run) {
+		bool busy;
+
+		run = busy_run(inode, at, end, &busy);
+		if (!busy)
+			err = zero_blocks(ext4_vol(inode), extent.pblk + (at - extent.lblk), run);
+	}
 	if (err)
 		return err;
 	extent.unwritten = false;
@@ -229,9 +255,73 @@ int map_alloc(struct ext4_inode *inode, uint32_t lblk, uint32_t len, bool unwrit
 	return err;
 }
 
-int map_alloc_delayed(struct ext4_inode *inode, uint32_t lblk, uint32_t len)
+/**
+ * map_choose - choose blocks for data of a hole that is to be written
+ * @inode: the file
+ * @want: the hole, or its next part; @want->pblk is where it would best begin, 0: anywhere. Becomes
+ *	what was chosen: at least one block of it
+ *
+ * Context: volume lock, bitmaps loaded. The blocks are reserved.
+ * Return: 0 or -ENOSPC.
+ */
+int map_choose(struct ext4_inode *inode, struct map_extent *want)
 {
-	return alloc_range(inode, lblk, (uint64_t)lblk + len, false);
+	uint64_t goal = want->pblk ? want->pblk : goal_for(inode, want->lblk);
+
+	return blocks_choose(inode, goal, want->len, &want->pblk, &want->len);
+}
+
+/* The chosen blocks of @mid, a hole as yet, become the file's; how many of them in mid->len. */
+static int attach_chosen(struct ext4_inode *inode, struct map_extent *mid)
+{
+	uint64_t end = map_end(mid);
+	int err = map_replace(inode, mid, &end);
+
+	if (err)
+		return err;
+	mid->len = end - mid->lblk;
+	blocks_take_chosen(ext4_vol(inode), mid->pblk, mid->len);
+	map_count_blocks(inode, mid->len);
+	return 0;
+}
+
+/**
+ * map_attach - data has been written to blocks: they become the file's
+ * @inode: the file; the caller writes it
+ * @place: where the data is; @place->unwritten: in blocks that the file has already, unwritten;
+ *	else in blocks that have been chosen. Comes back as what is left to be done
+ * @failed: it could not be written: blocks stay, or become, unwritten (extents only)
+ *
+ * Context: between ext4_begin() and ext4_end(). May sleep.
+ * Return: 0; -EAGAIN when the file has other blocks there by now; -ENOSPC; another error.
+ */
+int map_attach(struct ext4_inode *inode, struct map_extent *place, bool failed)
+{
+	int err;
+
+	map_make_room(ext4_vol(inode));
+	while (place->len) {
+		struct map_extent mid = *place, found;
+
+		err = map_find_locked(inode, mid.lblk, &found);
+		if (err)
+			return err;
+		if (found.len < mid.len)
+			mid.len = found.len;
+		if (found.pblk != (place->unwritten ? mid.pblk : 0))
+			return -EAGAIN;
+		mid.unwritten = failed && map_is_extents(inode);
+		if (!place->unwritten)
+			err = attach_chosen(inode, &mid);
+		else if (found.unwritten && !failed)
+			err = make_written(inode, &mid);
+		if (err)
+			return err;
+		place->lblk += mid.len;
+		place->pblk += mid.len;
+		place->len -= mid.len;
+	}
+	return 0;
 }
 
 /**

@@ -361,6 +361,19 @@ static int rename_locked(struct renaming *r, struct ext4_inode **whiteout)
 	return err;
 }
 
+/*
+ * Who replaces a file by another one that he has just written wants the old one or the new, not an
+ * empty one, after a crash: its data gets its blocks before the name is moved.
+ */
+static void write_source(struct renaming *r)
+{
+	struct ext4_inode *from = r->from.inode;
+
+	/* An error is kept for fsync. */
+	if (r->to.inode && from->has_mapping && !(r->flags & (RENAME_EXCHANGE | RENAME_NOREPLACE)))
+		filemap_write_and_wait(&from->vn.mapping);
+}
+
 /* One try: -EAGAIN when a name has come to name something else. */
 static int try_rename(struct renaming *r)
 {
@@ -370,6 +383,7 @@ static int try_rename(struct renaming *r)
 
 	err = find_sides(r);
 	if (!err) {
+		write_source(r);
 		inode_set_add(&set, r->from.dir);
 		inode_set_add(&set, r->to.dir);
 		inode_set_add(&set, r->from.inode);

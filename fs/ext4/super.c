@@ -20,6 +20,7 @@
 #include <time.h>
 #include "ext4.h"
 #include "log.h"
+#include "txn.h"
 
 #define BITS_MAX (1ULL << 26)	/* blocks of an image whose bitmaps are kept as they are */
 
@@ -38,7 +39,7 @@ static int load_bitmaps(struct ext4_volume *vol)
 	errcode_t err = ext2fs_read_bitmaps(vol->fs);
 
 	if (!err)
-		return 0;
+		return blocks_loaded(vol);
 	if (vol->fs->block_map)
 		ext2fs_free_block_bitmap(vol->fs->block_map);
 	if (vol->fs->inode_map)
@@ -53,23 +54,29 @@ static int load_bitmaps(struct ext4_volume *vol)
  * @vol: volume
  *
  * Context: takes the volume lock and keeps it until ext4_end(). May sleep: the first change reads
- * the bitmaps.
+ * the bitmaps, and when the transaction or the log is full this waits for a commit.
  * Return: 0; -EROFS, -EIO (stopped by errors=panic), -EUCLEAN or another error, nothing held then.
  */
 int ext4_begin(struct ext4_volume *vol)
 {
 	int err = 0;
 
-	ext4_lock(vol);
-	if (__atomic_load_n(&vol->shutdown, __ATOMIC_ACQUIRE))
-		err = -EIO;
-	else if (ext4_is_rofs(vol))
-		err = -EROFS;
-	else if (!vol->fs->block_map || !vol->fs->inode_map)
-		err = load_bitmaps(vol);
-	if (err)
+	for (;;) {
+		ext4_lock(vol);
+		if (__atomic_load_n(&vol->shutdown, __ATOMIC_ACQUIRE))
+			err = -EIO;
+		else if (ext4_is_rofs(vol))
+			err = -EROFS;
+		else if (!vol->taken || !vol->fs->inode_map)
+			err = load_bitmaps(vol);
+		if (!err && txn_has_room(vol))
+			return 0;
 		ext4_unlock(vol);
-	return err;
+		if (!err)
+			err = txn_make_room(vol);
+		if (err)
+			return err;
+	}
 }
 
 void ext4_end(struct ext4_volume *vol)
@@ -130,8 +137,8 @@ int ext4_statfs(struct volume *volume, struct statvfs *st)
 	memcpy(&st->f_fsid, sb->s_uuid, sizeof(st->f_fsid));
 	ext4_unlock(vol);
 	pthread_mutex_lock(&vol->space_lock);
-	if (vol->free_blocks > vol->reserved_blocks)
-		st->f_bfree = vol->free_blocks - vol->reserved_blocks;
+	if (vol->free_blocks + vol->freed_blocks > vol->reserved_blocks)
+		st->f_bfree = vol->free_blocks + vol->freed_blocks - vol->reserved_blocks;
 	pthread_mutex_unlock(&vol->space_lock);
 	st->f_bavail = blocks_available(vol);
 	st->f_bsize = st->f_frsize = volume->blocksize;
@@ -203,7 +210,10 @@ static struct ext4_volume *volume_new(struct image *image, struct cache *cache,
 /* Frees what there is of a volume; drops all that its mappings hold. */
 static void volume_free(struct ext4_volume *vol)
 {
+	txn_close(vol);
 	commit_finish(vol);
+	if (vol->taken)
+		ext2fs_free_block_bitmap(vol->taken);
 	if (vol->fs)
 		ext2fs_free(vol->fs);
 	if (vol->has_device) {
@@ -318,7 +328,10 @@ static void warn_of_state(struct ext4_volume *vol)
 			 vol->vol.image->name);
 }
 
-/* Says on the image that it is in use, before anything else changes. */
+/*
+ * Says on the image that it is in use, before anything else changes: with a journal that it is to be
+ * replayed, else that it is not clean.
+ */
 static int mark_mounted(struct ext4_volume *vol)
 {
 	struct ext2_super_block *sb = vol->fs->super;
@@ -327,7 +340,10 @@ static int mark_mounted(struct ext4_volume *vol)
 
 	warn_of_state(vol);
 	vol->clean_state = sb->s_state & EXT2_VALID_FS;
-	sb->s_state &= ~EXT2_VALID_FS;
+	if (ext2fs_has_feature_journal(sb))
+		ext2fs_set_feature_journal_needs_recovery(sb);
+	else
+		sb->s_state &= ~EXT2_VALID_FS;
 	sb->s_mnt_count++;
 	sb->s_mtime = now;
 	sb->s_mtime_hi = now >> 32;
@@ -336,22 +352,24 @@ static int mark_mounted(struct ext4_volume *vol)
 		memcpy(sb->s_last_mounted, where, strnlen(where, sizeof(sb->s_last_mounted) - 1));
 	}
 	commit_mark_super(vol);
-	return ext4_commit(vol, true);
+	return ext4_commit(vol);
 }
 
+/* The journal is empty, if there is one. */
 static int mark_clean(struct ext4_volume *vol)
 {
-	if (!vol->clean_state)
-		return 0;
+	ext2fs_clear_feature_journal_needs_recovery(vol->fs->super);
 	vol->fs->super->s_state |= vol->clean_state;
 	commit_mark_super(vol);
-	return ext4_commit(vol, true);
+	return ext4_commit(vol);
 }
 
 static int start_writing(struct ext4_volume *vol)
 {
 	int err = mark_mounted(vol);
 
+	if (!err)
+		err = txn_open(vol);
 	if (err) {
 		log_error("%s: cannot be written: %s", vol->vol.image->name, strerror(-err));
 		return err;
@@ -428,7 +446,9 @@ static int ext4_close(struct volume *volume)
 	ret = ext4_sync(volume);
 	ext4_iput(vol->root, 1);
 	icache_finish(vol);
-	err = ext4_commit(vol, true);
+	err = ext4_commit(vol);
+	if (!err && !ret && vol->writable)
+		err = txn_close(vol);
 	if (!err && !ret && vol->writable)
 		err = mark_clean(vol);
 	volume_free(vol);

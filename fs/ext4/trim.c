@@ -19,16 +19,15 @@ struct trim {
 /* Discards the free runs of [from, last]. Volume lock. */
 static int trim_range(struct ext4_volume *vol, uint64_t from, uint64_t last, struct trim *trim)
 {
-	ext2_filsys fs = vol->fs;
 	unsigned int shift = vol->device.block_shift;
 
 	while (from <= last) {
 		blk64_t start, stop;
 		int err;
 
-		if (ext2fs_find_first_zero_block_bitmap2(fs->block_map, from, last, &start))
+		if (ext2fs_find_first_zero_block_bitmap2(vol->taken, from, last, &start))
 			return 0;
-		if (ext2fs_find_first_set_block_bitmap2(fs->block_map, start, last, &stop))
+		if (ext2fs_find_first_set_block_bitmap2(vol->taken, start, last, &stop))
 			stop = last + 1;
 		from = stop;
 		if (stop - start < trim->minlen)
@@ -92,7 +91,7 @@ int ext4_trim(struct volume *volume, uint64_t start, uint64_t len, uint64_t minl
 		first = vol->fs->super->s_first_data_block;
 	if (!trim.minlen)
 		trim.minlen = 1;
-	err = ext4_commit(vol, true);
+	err = ext4_commit(vol);
 	if (!err)
 		err = trim_groups(vol, first, last, &trim);
 	*trimmed = trim.done << shift;

@@ -73,13 +73,29 @@ static bool fails(struct fixture *f, bool write)
 	return fail;
 }
 
+/* A write, and its place in the record. */
+static int transfer_recorded(struct fixture *f, const struct image_io *io)
+{
+	uint64_t pos = io->offset;
+	int err;
+
+	if (!f->record || !io->write)
+		return transfer(f->fd, io);
+	pthread_mutex_lock(&f->record->lock);
+	err = transfer(f->fd, io);
+	for (unsigned int i = 0; i < io->iovcnt; pos += io->iov[i++].iov_len)
+		record_write(f->record, pos, io->iov[i].iov_base, io->iov[i].iov_len);
+	pthread_mutex_unlock(&f->record->lock);
+	return err;
+}
+
 static int image_test_submit(struct image *image, struct image_io *ios, unsigned int nr)
 {
 	struct fixture *f = fixture_of(image);
 	int ret = 0;
 
 	for (unsigned int i = 0; i < nr; i++) {
-		ios[i].result = fails(f, ios[i].write) ? -EIO : transfer(f->fd, &ios[i]);
+		ios[i].result = fails(f, ios[i].write) ? -EIO : transfer_recorded(f, &ios[i]);
 		if (ios[i].result && !ret)
 			ret = ios[i].result;
 	}
@@ -91,6 +107,13 @@ static int image_test_flush(struct image *image)
 	struct fixture *f = fixture_of(image);
 	long from = __atomic_load_n(&f->fail_writes_from, __ATOMIC_RELAXED);
 
+	if (f->record) {
+		pthread_mutex_lock(&f->record->lock);
+		record_flush(f->record);
+		pthread_mutex_unlock(&f->record->lock);
+	}
+	if (__atomic_add_fetch(&f->flushes, 1, __ATOMIC_RELAXED) == f->fail_flush)
+		return -EIO;
 	if (!from || f->fail_once)
 		return 0;
 	return __atomic_load_n(&f->writes, __ATOMIC_RELAXED) >= from ? -EIO : 0;

@@ -9,6 +9,7 @@
 #define EXT4_FIXTURE_H
 
 #include "ext4/ext4.h"
+#include "record.h"
 
 struct fixture {
 	char path[64];
@@ -26,7 +27,9 @@ struct fixture {
 	long reads, writes;
 	long fail_reads_from, fail_writes_from;
 	bool fail_once;			/* only that request fails */
+	long flushes, fail_flush;	/* so far; the one that fails, 0: none */
 	long failures;			/* requests that have failed so far; atomic */
+	struct record *record;		/* of all writes and flushes, when not NULL */
 };
 
 /* mkfs.ext4 -F with @mkfs_options on a new file of @bytes. */

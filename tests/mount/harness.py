@@ -163,6 +163,12 @@ class Image:
 			f.seek(1024 + 58)
 			return bool(f.read(2)[0] & 1)
 
+	def needs_recovery(self):
+		"""Does the superblock say that the journal is to be replayed?"""
+		with open(self.path, 'rb') as f:
+			f.seek(1024 + 96)
+			return bool(f.read(4)[0] & 4)
+
 
 class Mount:
 	"""One mount of an image, by foliofs (or by the kernel, when FOLIOFS=kernel)."""

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Transactions: what a commit costs, when blocks come back, what does not fit into one transaction,
+ * and an image that fails. Crashes are ext4_crash.c's.
+ */
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "ext4_fixture.h"
+#include "txn.h"
+
+#define MIB (1UL << 20)
+#define FILES 24
+
+static void begin(struct fixture *f, uint64_t bytes, const char *mkfs)
+{
+	fixture_format(f, bytes, mkfs);
+	f->options.cache_size = f->cache_bytes;
+	cr_assert_eq(fixture_open(f), 0);
+}
+
+static void set_size(struct vnode *node, loff_t size)
+{
+	struct stat st = { .st_size = size };
+
+	cr_assert_eq(ext4_setattr(node, &st, VATTR_SIZE, &fixture_root), 0);
+}
+
+static void remove_name(struct fixture *f, const char *name)
+{
+	struct vnode *root = fixture_find(f, "");
+
+	cr_assert_eq(ext4_unlink(root, name), 0);
+	fixture_put(f, root);
+}
+
+Test(ext4_txn, a_commit_of_one_inode_is_small)
+{
+	struct fixture f;
+	struct vnode *node;
+	long writes;
+
+	begin(&f, 64 * MIB, "");
+	fixture_write(&f, "file", "x", 1);
+	node = fixture_find(&f, "file");
+	cr_assert_eq(ext4_fsync(node, false), 0);
+	writes = f.writes;
+	set_size(node, 5000);
+	cr_assert_eq(ext4_fsync(node, false), 0);
+	/* The log, the commit block. */
+	cr_expect_leq(f.writes - writes, 3);
+	writes = f.writes;
+	cr_assert_eq(ext4_fsync(node, false), 0);
+	cr_expect_eq(f.writes, writes, "nothing had changed");
+	fixture_put(&f, node);
+	fixture_finish(&f);
+}
+
+Test(ext4_txn, freed_blocks_are_free_after_the_commit)
+{
+	static char data[256 << 10];
+	struct fixture f;
+	struct ext4_volume *vol;
+	uint64_t free;
+
+	begin(&f, 16 * MIB, "-b 1024");
+	vol = fixture_vol(&f);
+	fixture_write(&f, "file", data, sizeof(data));
+	cr_assert_eq(f.volume->ops->sync(f.volume), 0);
+	free = vol->free_blocks;
+	remove_name(&f, "file");
+	cr_expect_eq(vol->free_blocks, free);
+	cr_expect_geq(vol->freed_blocks, sizeof(data) / 1024);
+	cr_assert_eq(ext4_commit(vol), 0);
+	cr_expect_geq(vol->free_blocks, free + sizeof(data) / 1024);
+	cr_expect_eq(vol->freed_blocks, 0);
+	fixture_finish(&f);
+}
+
+/* Groups of 256 blocks: a file of 20 MiB is in 80 of them, more than a transaction may change. */
+static void make_wide(struct fixture *f, const char *name)
+{
+	static char data[MIB];
+	struct vnode *node;
+
+	begin(f, 48 * MIB, "-b 1024 -g 256 -J size=1 -O ^resize_inode");
+	node = fixture_create(f, name, S_IFREG | 0600);
+	for (int i = 0; i < 20; i++)
+		cr_assert_eq(ext4_write(node, i * MIB, data, sizeof(data), 0), (ssize_t)sizeof(data));
+	fixture_put(f, node);
+	cr_assert_eq(f->volume->ops->sync(f->volume), 0);
+}
+
+Test(ext4_txn, large_truncation_goes_in_steps)
+{
+	struct vnode *node;
+	struct fixture f;
+	uint32_t seq;
+
+	make_wide(&f, "wide");
+	seq = txn_running(fixture_vol(&f));
+	node = fixture_find(&f, "wide");
+	set_size(node, 100);
+	cr_expect_gt(txn_running(fixture_vol(&f)), seq, "one transaction took it all");
+	cr_expect_not(EXT4_I(node)->orphan);
+	fixture_put(&f, node);
+	fixture_finish(&f);
+}
+
+Test(ext4_txn, large_deletion_goes_in_steps)
+{
+	struct fixture f;
+	uint32_t seq;
+
+	make_wide(&f, "wide");
+	seq = txn_running(fixture_vol(&f));
+	remove_name(&f, "wide");
+	cr_expect_gt(txn_running(fixture_vol(&f)), seq, "one transaction took it all");
+	fixture_finish(&f);
+}
+
+/* In the middle of it the machine stops: the rest is done by the next mount. */
+Test(ext4_txn, crash_in_a_large_deletion)
+{
+	struct fixture f;
+
+	make_wide(&f, "wide");
+	remove_name(&f, "wide");
+	fixture_crash(&f);
+	cr_assert_eq(fixture_open(&f), 0);
+	fixture_finish(&f);
+}
+
+Test(ext4_txn, log_is_used_again_and_again)
+{
+	struct vnode *node;
+	struct fixture f;
+	uint32_t seq;
+
+	begin(&f, 16 * MIB, "-b 1024 -J size=1");
+	seq = txn_running(fixture_vol(&f));
+	node = fixture_create(&f, "file", S_IFREG | 0600);
+	for (int i = 0; i < 600; i++) {
+		set_size(node, i + 1);
+		cr_assert_eq(ext4_fsync(node, false), 0);
+	}
+	cr_expect_geq(txn_running(fixture_vol(&f)) - seq, 600);
+	fixture_put(&f, node);
+	fixture_finish(&f);
+}
+
+/*
+ * Faults
+ */
+
+struct sweep {
+	bool flush, once;
+};
+
+/* Files are created, written and synced; how many fsyncs succeeded, one after the other. */
+static int work(struct fixture *f, bool synced[FILES])
+{
+	int nr = 0;
+
+	for (int i = 0; i < FILES; i++) {
+		struct vnode *root = fixture_find(f, ""), *node;
+		static char data[3000];
+		char name[16];
+
+		snprintf(name, sizeof(name), "f%d", i);
+		memset(data, 'a' + i, sizeof(data));
+		synced[i] = false;
+		if (!ext4_mknod(root, name, S_IFREG | 0600, 0, &fixture_root, &node)) {
+			ssize_t n = ext4_write(node, 0, data, sizeof(data), 0);
+
+			synced[i] = n == (ssize_t)sizeof(data) && !ext4_fsync(node, false);
+			fixture_put(f, node);
+		}
+		nr += synced[i];
+		if (i % 8 == 7)
+			txn_checkpoint(fixture_vol(f)->txns);
+		fixture_put(f, root);
+	}
+	return nr;
+}
+
+/* What was synced is there, as it was. */
+static void check_synced(struct fixture *f, const bool synced[FILES])
+{
+	for (int i = 0; i < FILES; i++) {
+		char name[16], data[3000], want[3000];
+		struct vnode *node;
+
+		if (!synced[i])
+			continue;
+		snprintf(name, sizeof(name), "f%d", i);
+		memset(want, 'a' + i, sizeof(want));
+		node = fixture_find(f, name);
+		cr_expect_eq(filemap_read(&node->mapping, 0, data, sizeof(data)),
+			     (ssize_t)sizeof(data));
+		cr_expect_arr_eq(data, want, sizeof(data), "%s", name);
+		fixture_put(f, node);
+	}
+}
+
+/* Lines on standard error, which goes to a file meanwhile, that say that all is over. */
+static int messages(const char *path)
+{
+	char line[300];
+	int nr = 0;
+	FILE *file = fopen(path, "r");
+
+	cr_assert(file);
+	while (fgets(line, sizeof(line), file))
+		nr += strstr(line, "read-only from here on") != NULL;
+	fclose(file);
+	return nr;
+}
+
+/* Request number @at fails. False: there were fewer. */
+static bool fail_at(const struct sweep *sweep, long at)
+{
+	char errors[] = "/tmp/foliofs-txn-XXXXXX";
+	int file = mkstemp(errors), old = dup(STDERR_FILENO);
+	bool synced[FILES], reached;
+	struct fixture f;
+
+	begin(&f, 8 * MIB, "-b 1024 -J size=1");
+	f.fail_once = sweep->once;
+	f.fail_flush = sweep->flush ? f.flushes + at : 0;
+	f.fail_writes_from = sweep->flush ? 0 : f.writes + at;
+	cr_assert(file >= 0 && old >= 0 && dup2(file, STDERR_FILENO) >= 0);
+	work(&f, synced);
+	reached = sweep->flush ? f.flushes >= f.fail_flush : f.writes >= f.fail_writes_from;
+	fixture_close(&f);
+	dup2(old, STDERR_FILENO);
+	close(old);
+	close(file);
+	cr_expect_leq(messages(errors), 1, "request %ld", at);
+	unlink(errors);
+	f.fail_flush = f.fail_writes_from = 0;
+	cr_assert_eq(fixture_open(&f), 0, "request %ld", at);
+	check_synced(&f, synced);
+	fixture_finish(&f);
+	return reached;
+}
+
+ParameterizedTestParameters(ext4_txn, failed_request_loses_nothing_synced)
+{
+	static struct sweep sweeps[] = { { false, true }, { false, false }, { true, true } };
+
+	return cr_make_param_array(struct sweep, sweeps, sizeof(sweeps) / sizeof(sweeps[0]));
+}
+
+ParameterizedTest(struct sweep *sweep, ext4_txn, failed_request_loses_nothing_synced)
+{
+	const char *all = getenv("FOLIOFS_LONG");
+	long step = all && *all == '1' ? 1 : 7, at = 1;
+
+	while (fail_at(sweep, at))
+		at += step;
+	cr_expect_gt(at, 20, "the work has become too little");
+}
+
+Test(ext4_txn, failed_commit_turns_readonly)
+{
+	struct vnode *node;
+	struct fixture f;
+
+	begin(&f, 8 * MIB, "-b 1024 -J size=1");
+	node = fixture_create(&f, "file", S_IFREG | 0600);
+	f.fail_writes_from = f.writes + 1;
+	cr_expect_eq(ext4_fsync(node, false), -EIO);
+	cr_expect(ext4_is_rofs(fixture_vol(&f)));
+	f.fail_writes_from = 0;
+	cr_expect_eq(ext4_fsync(node, false), -EIO, "what is not committed never will be");
+	cr_expect_eq(ext4_write(node, 0, "x", 1, 0), -EROFS);
+	fixture_put(&f, node);
+	cr_expect_neq(fixture_close(&f), 0);
+	cr_assert_eq(fixture_open(&f), 0);
+	cr_expect_not(ext4_is_rofs(fixture_vol(&f)));
+	fixture_finish(&f);
+}
