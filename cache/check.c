@@ -98,7 +98,7 @@ static void check_frames(const struct folio *folio)
 		check(!(unclean & ~frame_blocks(it.frame, BLOCKS_VALID)));
 		check(!(frame_blocks(it.frame, BLOCKS_RESERVED) & ~unclean));
 		check(it.frame == folio || (!folio_refs(it.frame) && !it.frame->mapping));
-		valid += __builtin_popcount(frame_blocks(it.frame, BLOCKS_VALID));
+		valid += nr_bits(frame_blocks(it.frame, BLOCKS_VALID));
 		dirty += frame_blocks(it.frame, BLOCKS_DIRTY) ? it.pages : 0;
 	}
 	check(dirty == folio_nr_dirty(folio));

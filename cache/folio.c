@@ -248,14 +248,14 @@ unsigned int folio_count_blocks(const struct folio *folio, enum folio_blocks kin
 	unsigned int nr = 0;
 
 	for_each_frame(it, folio, 0, folio_size(folio))
-		nr += __builtin_popcount(frame_blocks(it.frame, kind));
+		nr += nr_bits(frame_blocks(it.frame, kind));
 	return nr;
 }
 
 static unsigned int nr_valid(const struct folio *folio)
 {
 	if (!folio->order)
-		return __builtin_popcount(frame_blocks(folio, BLOCKS_VALID));
+		return nr_bits(frame_blocks(folio, BLOCKS_VALID));
 	return __atomic_load_n(&folio[1].nr_valid, __ATOMIC_ACQUIRE);
 }
 
@@ -294,7 +294,7 @@ void folio_count_totals(struct folio *folio)
 	if (!folio->order)
 		return;
 	for_each_frame(it, folio, 0, folio_size(folio)) {
-		valid += __builtin_popcount(frame_blocks(it.frame, BLOCKS_VALID));
+		valid += nr_bits(frame_blocks(it.frame, BLOCKS_VALID));
 		dirty += frame_blocks(it.frame, BLOCKS_DIRTY) ? it.pages : 0;
 	}
 	__atomic_store_n(&folio[1].nr_valid, valid, __ATOMIC_RELEASE);
@@ -321,7 +321,7 @@ void folio_mark_valid(struct folio *folio, size_t offset, size_t len)
 		unsigned int old = frame_blocks(it.frame, BLOCKS_VALID);
 
 		set_frame_blocks(it.frame, BLOCKS_VALID, old | it.mask);
-		blocks += __builtin_popcount(it.mask & ~old);
+		blocks += nr_bits(it.mask & ~old);
 	}
 	add_valid(folio, blocks);
 }
@@ -341,7 +341,7 @@ void folio_clear_valid(struct folio *folio, size_t offset, size_t len)
 		unsigned int old = frame_blocks(it.frame, BLOCKS_VALID);
 
 		set_frame_blocks(it.frame, BLOCKS_VALID, old & ~it.mask);
-		blocks += __builtin_popcount(it.mask & old);
+		blocks += nr_bits(it.mask & old);
 	}
 	add_valid(folio, -blocks);
 }
@@ -396,7 +396,7 @@ unsigned int folio_begin_write(struct folio *folio, unsigned int *pages)
 			continue;
 		set_frame_blocks(it.frame, BLOCKS_WRITING, dirty);
 		set_frame_blocks(it.frame, BLOCKS_DIRTY, 0);
-		blocks += __builtin_popcount(dirty);
+		blocks += nr_bits(dirty);
 	}
 	add_dirty(folio, -(int)*pages);
 	return blocks;

@@ -185,6 +185,13 @@ static inline unsigned int frame_blocks(const struct folio *frame, enum folio_bl
 	return __atomic_load_n(&frame->blocks[kind], __ATOMIC_ACQUIRE);
 }
 
+/* How many of the bits of one frame are set, from a table of 16 digits. */
+static inline unsigned int nr_bits(unsigned int bits)
+{
+	static_assert(PAGE_SIZE >> MIN_BLOCK_SHIFT <= 4, "a frame has at most four blocks");
+	return 0x4332322132212110ULL >> (4 * bits) & 15;
+}
+
 static inline void set_frame_blocks(struct folio *frame, enum folio_blocks kind, uint8_t bits)
 {
 	__atomic_store_n(&frame->blocks[kind], bits, __ATOMIC_RELEASE);
