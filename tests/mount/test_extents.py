@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Where files lie: few extents for what is written at once, and files of very many extents."""
+import ctypes
 import errno
 import fcntl
 import os
@@ -9,7 +10,8 @@ import subprocess
 import threading
 import time
 
-from harness import KERNEL, LONG, SANITIZED, MountTest, run
+from harness import KERNEL, LONG, SANITIZED, MountTest, libc, run
+from test_data import KEEP_SIZE, PUNCH_HOLE
 from test_ops import get
 
 MIB = 1 << 20
@@ -117,13 +119,17 @@ class Million(MountTest):
 		return number.to_bytes(8, 'little') * 128
 
 	def make_sparse(self, path):
-		fd = os.open(path, os.O_WRONLY | os.O_CREAT)
+		"""As make_plain(), and then a hole in each second block."""
+		libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
+		self.make_plain(path)
+		fd = os.open(path, os.O_WRONLY)
+		os.fsync(fd)
 		for number in range(self.EXTENTS):
-			os.pwrite(fd, self.block(number), number * 2048)
+			done = libc.fallocate(fd, KEEP_SIZE | PUNCH_HOLE, number * 2048 + 1024, 1024)
+			self.assertEqual(done, 0)
 		os.close(fd)
 
 	def make_plain(self, path):
-		"""The same bytes, in few extents."""
 		with open(path, 'wb', buffering=0) as f:
 			for number in range(0, self.EXTENTS, self.BATCH):
 				end = min(number + self.BATCH, self.EXTENTS)
