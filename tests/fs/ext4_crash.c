@@ -2,12 +2,13 @@
 /*
  * Crashes: a workload on a small image with a small journal is recorded (record.h), and states that
  * a crash could have left are made of it: every prefix at a flush in turn, and at points between,
- * with some of the later writes. Each is recovered by foliofs and by e2fsck. Then `e2fsck -fn` finds
- * nothing, both trees are the same, what fsync had returned for is whole, a file that is replaced by
- * rename is the old or the new one, and no sector of a file belongs to another one.
+ * with some of the later writes. Each is recovered by foliofs and by e2fsck, with FOLIOFS_LONG=1 and
+ * as root by the kernel, too. Then `e2fsck -fn` finds nothing, the trees are the same, what fsync had
+ * returned for is whole, a file that is replaced by rename is the old or the new one, and no sector
+ * of a file belongs to another one.
  *
- * Arguments: how many states of each kind of image (FOLIOFS_LONG=1: 5,000 in all), and a seed. With
- * a directory as the third, bad states are kept there. Exit status 0, or 1.
+ * Arguments: how many states of each kind of image (FOLIOFS_LONG=1: over 5,000 in all), and a seed.
+ * With a directory as the third, bad states are kept there. Exit status 0, or 1.
  */
 #include <assert.h>
 #include <errno.h>
@@ -46,6 +47,7 @@ struct work {
 };
 
 static const char *keep_dir;
+static bool with_kernel;
 
 static void path_of(char path[32], uint32_t dir, uint32_t name)
 {
@@ -418,7 +420,7 @@ static void run(struct work *w, unsigned int steps)
 struct checker {
 	struct work *w;
 	unsigned char *state;
-	char path[2][80];	/* for foliofs, for e2fsck */
+	char path[3][80];	/* for foliofs, for e2fsck, for the kernel */
 	unsigned long bad, states;
 };
 
@@ -494,6 +496,24 @@ static bool recover_by_e2fsck(const char *path)
 		     "grep . >&2", path) == 0;
 }
 
+static bool recover_by_kernel(const char *path)
+{
+	return !shell("mkdir -p $i.d && mount -t ext4 -o loop $i $i.d && umount $i.d", path);
+}
+
+/* The tree of a recovered image is to be as ours. */
+static void compare_with(struct checker *c, size_t point, const struct crash_tree *ours,
+			 const char *path, const char *differ)
+{
+	struct crash_tree theirs = { 0 };
+
+	if (crash_tree_read(&theirs, path))
+		complain(c, point, "the tree cannot be read", path);
+	else if (strcmp(ours->text, theirs.text))
+		complain(c, point, differ, NULL);
+	crash_tree_free(&theirs);
+}
+
 static void check_promises(struct checker *c, size_t point, const struct crash_tree *tree)
 {
 	for (size_t i = 0; i < c->w->nr; i++) {
@@ -518,10 +538,10 @@ static void check_promises(struct checker *c, size_t point, const struct crash_t
 
 static void check_state(struct checker *c, size_t point)
 {
-	struct crash_tree ours = { 0 }, theirs = { 0 };
+	struct crash_tree ours = { 0 };
 
-	put_state(c, c->path[0]);
-	put_state(c, c->path[1]);
+	for (int i = 0; i < 2 + with_kernel; i++)
+		put_state(c, c->path[i]);
 	c->states++;
 	if (recover_by_foliofs(c)) {
 		complain(c, point, "foliofs does not mount it", NULL);
@@ -531,17 +551,21 @@ static void check_state(struct checker *c, size_t point)
 		complain(c, point, "e2fsck has to repair", NULL);
 	if (!is_clean(c->path[0]))
 		complain(c, point, "foliofs leaves it unclean", NULL);
-	if (crash_tree_read(&ours, c->path[0]) || crash_tree_read(&theirs, c->path[1])) {
+	if (with_kernel && !recover_by_kernel(c->path[2]))
+		complain(c, point, "the kernel does not mount it", NULL);
+	else if (with_kernel && !is_clean(c->path[2]))
+		complain(c, point, "the kernel leaves it unclean", NULL);
+	if (crash_tree_read(&ours, c->path[0])) {
 		complain(c, point, "the tree cannot be read", NULL);
 	} else {
-		if (strcmp(ours.text, theirs.text))
-			complain(c, point, "foliofs and e2fsck differ", NULL);
+		compare_with(c, point, &ours, c->path[1], "foliofs and e2fsck differ");
+		if (with_kernel)
+			compare_with(c, point, &ours, c->path[2], "foliofs and the kernel differ");
 		if (ours.foreign)
 			complain(c, point, "a file shows what is not its own", NULL);
 		check_promises(c, point, &ours);
 	}
 	crash_tree_free(&ours);
-	crash_tree_free(&theirs);
 }
 
 /* Points that are to be looked at, rising: half of them at flushes. */
@@ -563,10 +587,9 @@ static unsigned long crash_all(struct work *w, unsigned int states)
 	struct crash crash;
 	size_t step;
 
-	w->f->record = record;
 	c.state = malloc(record->size);
 	assert(c.state);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 		snprintf(c.path[i], sizeof(c.path[i]), "%s.%d", w->f->path, i);
 	crash_init(&crash, record);
 	step = record->nr / states + 1;
@@ -580,9 +603,8 @@ static unsigned long crash_all(struct work *w, unsigned int states)
 	crash_finish(&crash);
 	printf("%zu events, %zu promises, %lu states, %lu complaints\n", record->nr, w->nr, c.states,
 	       c.bad);
-	for (int i = 0; i < 2; i++) {
-		shell("rm -f $i $i.log", c.path[i]);
-	}
+	for (int i = 0; i < 3; i++)
+		shell("rm -f $i $i.log; [ ! -d $i.d ] || rmdir $i.d", c.path[i]);
 	free(c.state);
 	return c.bad;
 }
@@ -620,10 +642,11 @@ int main(int argc, char **argv)
 	};
 	unsigned int nr = sizeof(kinds) / sizeof(kinds[0]);
 	const char *lots = getenv("FOLIOFS_LONG");
-	unsigned int states = argc > 1 ? atoi(argv[1]) : lots && *lots == '1' ? 1300 : 15;
+	unsigned int states = argc > 1 ? atoi(argv[1]) : lots && *lots == '1' ? 1700 : 15;
 	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : (uint64_t)time(NULL);
 	unsigned long bad = 0;
 
+	with_kernel = lots && *lots == '1' && !geteuid();
 	keep_dir = argc > 3 ? argv[3] : NULL;
 	for (unsigned int i = 0; i < nr; i++)
 		bad += one_kind(kinds[i].mkfs, kinds[i].bytes, states, seed + i);
