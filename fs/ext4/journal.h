@@ -55,7 +55,8 @@ int journal_open(struct journal *journal, struct image *image, ext2_filsys fs);
 void journal_close(struct journal *journal);
 /* Finds all blocks of its file: before anything but the superblock is read. */
 int journal_map(struct journal *journal, ext2_filsys fs);
-/* Checks j->super and takes over what it says. For those who have filled in the rest. */
+/* The parts of it, for those who know where the journal is: runs are added, super is filled in. */
+int journal_init(struct journal *journal, struct image *image, unsigned int blocksize);
 int journal_check_super(struct journal *journal, uint32_t file_blocks);
 int journal_add_run(struct journal *journal, uint32_t lblk, uint64_t pblk, uint32_t len);
 /* Block of the image that block @lblk of the file is. */

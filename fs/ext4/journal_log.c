@@ -303,6 +303,17 @@ int journal_check_super(struct journal *journal, uint32_t file_blocks)
 	return err ? err : check_geometry(journal, file_blocks);
 }
 
+/* A journal that knows no block of its yet. */
+int journal_init(struct journal *journal, struct image *image, unsigned int blocksize)
+{
+	*journal = (struct journal){ .image = image, .blocksize = blocksize };
+	if (!posix_memalign((void **)&journal->window, PAGE_SIZE,
+			    (size_t)WINDOW_BLOCKS * blocksize))
+		return 0;
+	journal->window = NULL;
+	return -ENOMEM;
+}
+
 /**
  * journal_open - find the journal in the file system and read its superblock
  * @journal: to be filled in; journal_close() it even when this fails
@@ -315,15 +326,10 @@ int journal_open(struct journal *journal, struct image *image, ext2_filsys fs)
 {
 	struct ext2_inode inode;
 	const void *block;
-	int err;
+	int err = journal_init(journal, image, fs->blocksize);
 
-	*journal = (struct journal){ .image = image, .blocksize = fs->blocksize };
-	if (posix_memalign((void **)&journal->window, PAGE_SIZE,
-			   (size_t)WINDOW_BLOCKS * journal->blocksize)) {
-		journal->window = NULL;
-		return -ENOMEM;
-	}
-	err = read_inode(journal, fs, &inode);
+	if (!err)
+		err = read_inode(journal, fs, &inode);
 	if (!err)
 		err = map_range(journal, fs, &inode, 0, 1);
 	if (err)
