@@ -297,7 +297,7 @@ int device_write(struct ext4_volume *vol, uint64_t blk, const void *buf)
 	return device_pwrite(vol, blk << vol->device.block_shift, buf, vol->vol.blocksize);
 }
 
-void device_readahead(struct ext4_volume *vol, uint64_t blk, uint64_t count)
+static void read_blocks(struct ext4_volume *vol, struct file_ra *ra, uint64_t blk, uint64_t count)
 {
 	struct folio_batch batch;
 	loff_t pos, end, size = mapping_size(&vol->device);
@@ -309,12 +309,26 @@ void device_readahead(struct ext4_volume *vol, uint64_t blk, uint64_t count)
 		      pos + (loff_t)(count << vol->device.block_shift) :
 		      size;
 	while (pos < end) {
-		if (filemap_get_pages(&vol->device, pos, end - pos, &batch) < 0 || !batch.nr)
+		if (filemap_get_pages_ra(&vol->device, ra, pos, end - pos, &batch) < 0 || !batch.nr)
 			return;
 		pos = folio_pos(batch.folios[batch.nr - 1]) +
 		      folio_size(batch.folios[batch.nr - 1]);
 		folio_batch_release(&batch);
 	}
+}
+
+void device_readahead(struct ext4_volume *vol, uint64_t blk, uint64_t count)
+{
+	read_blocks(vol, NULL, blk, count);
+}
+
+/*
+ * What follows may be data of files. Then it is in the cache as the image has it now, and of no use;
+ * but no harm either, since it is forgotten before the blocks become metadata: when they are freed.
+ */
+void device_readahead_dir(struct ext4_volume *vol, uint64_t blk, uint64_t count)
+{
+	read_blocks(vol, &vol->dir_ra, blk, count);
 }
 
 /**

@@ -118,7 +118,7 @@ static uint32_t read_ahead(struct ext4_inode *dir, uint32_t lblk, uint32_t nr)
 		len = ext.len;
 	if (len > READ_AHEAD)
 		len = READ_AHEAD;
-	device_readahead(ext4_vol(dir), ext.pblk, len);
+	device_readahead_dir(ext4_vol(dir), ext.pblk, len);
 	return lblk + len;
 }
 

@@ -91,6 +91,7 @@ struct ext4_volume {
 	bool has_device;		/* device is initialised */
 	struct ext4_inode *root;	/* referenced while the volume is open */
 	uint64_t itable_window;		/* inode_io.c: read last; volume lock */
+	struct file_ra dir_ra;		/* directory blocks, as a stream on the device; volume lock */
 
 	struct ext4_inode *orphans;	/* as the list in the image, newest first; volume lock */
 	uint64_t overhead;		/* blocks that hold no files, for statfs */
@@ -197,6 +198,8 @@ int device_pread(struct ext4_volume *vol, uint64_t pos, void *buf, size_t len);
 int device_pwrite(struct ext4_volume *vol, uint64_t pos, const void *buf, size_t len);
 /* Brings blocks that will be wanted soon into the cache with few transfers. */
 void device_readahead(struct ext4_volume *vol, uint64_t blk, uint64_t count);
+/* The same for directory blocks, which often lie in the order of their use: with what may follow. */
+void device_readahead_dir(struct ext4_volume *vol, uint64_t blk, uint64_t count);
 int device_read(struct ext4_volume *vol, uint64_t blk, void *buf);	/* one block; volume lock */
 int device_write(struct ext4_volume *vol, uint64_t blk, const void *buf);
 /*

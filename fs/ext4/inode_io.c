@@ -19,8 +19,8 @@
 #include "ext4.h"
 #include "txn.h"
 
-/* Inode tables are read in windows of this many blocks. */
-#define WINDOW_BLOCKS 16
+/* Inode tables are read in windows of this many bytes. */
+#define WINDOW_BYTES (256 << 10)
 
 static int inode_pos(struct ext4_volume *vol, uint32_t ino, uint64_t *pos)
 {
@@ -35,15 +35,30 @@ static int inode_pos(struct ext4_volume *vol, uint32_t ino, uint64_t *pos)
 	return 0;
 }
 
-/* The first inode wanted from a window brings all of it. */
-static void read_around(struct ext4_volume *vol, uint64_t pos)
+/* Blocks of a group's inode table that hold inodes in use, perhaps with others among them. */
+static uint64_t used_blocks(ext2_filsys fs, dgrp_t group)
 {
-	uint64_t window = (pos >> vol->device.block_shift) / WINDOW_BLOCKS;
+	uint64_t inodes = fs->super->s_inodes_per_group;
 
-	if (window == vol->itable_window)
+	if (ext2fs_has_group_desc_csum(fs))
+		inodes -= ext2fs_bg_itable_unused(fs, group);
+	return (inodes * EXT2_INODE_SIZE(fs->super) + fs->blocksize - 1) / fs->blocksize;
+}
+
+/* The first inode wanted from a window of its table brings all of it. */
+static void read_around(struct ext4_volume *vol, uint32_t ino, uint64_t pos)
+{
+	ext2_filsys fs = vol->fs;
+	dgrp_t group = ext2fs_group_of_ino(fs, ino);
+	uint64_t table = ext2fs_inode_table_loc(fs, group), used = used_blocks(fs, group);
+	uint64_t length = WINDOW_BYTES / fs->blocksize;
+	uint64_t start = ((pos >> vol->device.block_shift) - table) / length * length;
+
+	if (table + start == vol->itable_window)
 		return;
-	vol->itable_window = window;
-	device_readahead(vol, window * WINDOW_BLOCKS, WINDOW_BLOCKS);
+	vol->itable_window = table + start;
+	if (start < used)
+		device_readahead(vol, table + start, used - start < length ? used - start : length);
 }
 
 static bool known_type(uint32_t mode)
@@ -82,7 +97,7 @@ int ext4_inode_read(struct ext4_volume *vol, struct ext4_inode *inode, uint32_t 
 
 	if (err)
 		return err;
-	read_around(vol, pos);
+	read_around(vol, ino, pos);
 	err = device_pread(vol, pos, ext4_raw_bytes(inode), inode->raw_size);
 	if (err)
 		return err == -EIO ? ext4_corrupt(vol, ino, err, "cannot be read") : err;

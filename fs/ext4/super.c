@@ -199,6 +199,7 @@ static struct ext4_volume *volume_new(struct image *image, struct cache *cache,
 	vol->vol.options = options;
 	vol->vol.posix_acl = options->acl;
 	vol->itable_window = UINT64_MAX;
+	file_ra_init(&vol->dir_ra);
 	pthread_mutex_init(&vol->lock, NULL);
 	pthread_mutex_init(&vol->icache_lock, NULL);
 	pthread_cond_init(&vol->deletion, NULL);
@@ -223,6 +224,7 @@ static void volume_free(struct ext4_volume *vol)
 		mapping_finish(&vol->device);
 	}
 	image_close(vol->view);
+	file_ra_finish(&vol->dir_ra);
 	pthread_cond_destroy(&vol->commit_wake);
 	pthread_mutex_destroy(&vol->commit_lock);
 	pthread_cond_destroy(&vol->deletion);
