@@ -151,6 +151,15 @@ static bool sync_window(struct mapping *mapping, struct file_ra *ra, pgoff_t ind
 	unsigned long max = mapping->cache->ra_pages, size, before;
 	pgoff_t last = __atomic_load_n(&ra->last_read, __ATOMIC_RELAXED);
 
+	/* The window was set off, and no thread has come to it yet: what is left of it. */
+	if (index - last <= 1 && index > ra->start && index - ra->start < ra->size) {
+		w->start = index;
+		w->end = ra->start + ra->size;
+		w->mark = ra->start + ra->size - ra->async_size;
+		w->mark = w->mark > index ? w->mark : index;
+		w->order = order_of(w->end - index);
+		return true;
+	}
 	if (!index || wanted > max || index - last <= 1) {
 		count_miss(ra, false);
 		size = init_size(wanted, max);

@@ -10,6 +10,8 @@
 #include <string.h>
 #include "transfers.h"
 
+#define BAD_MAX 16
+
 void transfers_init(struct transfers *t, struct image *image, bool write)
 {
 	t->image = image;
@@ -19,6 +21,7 @@ void transfers_init(struct transfers *t, struct image *image, bool write)
 	t->nr = t->nr_iov = 0;
 	t->room = t->room_iov = TRANSFERS_INLINE;
 	t->end = 0;
+	t->bad = 0;
 }
 
 void transfers_finish(struct transfers *t)
@@ -99,23 +102,49 @@ int transfers_submit(struct transfers *t)
 	return t->nr ? image_submit(t->image, t->ios, t->nr) : 0;
 }
 
-/* Does a transfer that failed touch the memory? */
-static bool failed_in(const struct transfers *t, const char *memory, size_t len)
+/*
+ * The failed transfer that the block's memory is part of, or NULL. *offset: where the block is in the
+ * image; *alone: there was nothing else in the transfer.
+ */
+static const struct image_io *failed_io(const struct transfers *t, const char *memory, size_t len,
+					uint64_t *offset, bool *alone)
 {
 	for (unsigned int i = 0; i < t->nr; i++) {
 		const struct image_io *io = &t->ios[i];
 
+		*offset = io->offset;
+		*alone = io->iovcnt == 1 && io->iov[0].iov_len <= len;
 		for (unsigned int v = 0; io->result < 0 && v < io->iovcnt; v++) {
 			const char *base = io->iov[v].iov_base;
 
-			if (memory < base + io->iov[v].iov_len && base < memory + len)
-				return true;
+			if (memory >= base && memory < base + io->iov[v].iov_len) {
+				*offset += memory - base;
+				return io;
+			}
+			*offset += io->iov[v].iov_len;
 		}
 	}
+	return NULL;
+}
+
+/* Has the block been read, if need be by itself? A few that fail so are enough. */
+static bool has_read(struct transfers *t, void *memory, size_t len)
+{
+	struct iovec iov = { .iov_base = memory, .iov_len = len };
+	struct image_io again = { .iov = &iov, .iovcnt = 1 };
+	bool alone;
+
+	if (!failed_io(t, memory, len, &again.offset, &alone))
+		return true;
+	if (alone || t->bad == BAD_MAX)
+		return false;
+	if (!image_submit(t->image, &again, 1))
+		return true;
+	t->bad++;
 	return false;
 }
 
-void transfers_mark_valid(const struct transfers *t, struct folio *folio, int err)
+void transfers_mark_valid(struct transfers *t, struct folio *folio, int err)
 {
 	size_t bs = (size_t)1 << folio->block_shift;
 
@@ -125,7 +154,7 @@ void transfers_mark_valid(const struct transfers *t, struct folio *folio, int er
 	}
 	for (unsigned int b = 0; b < folio_nr_blocks(folio); b++) {
 		if (!folio_block(folio, BLOCKS_VALID, b) &&
-		    !failed_in(t, folio_block_address(folio, b), bs))
+		    has_read(t, folio_block_address(folio, b), bs))
 			folio_mark_valid(folio, b * bs, bs);
 	}
 }

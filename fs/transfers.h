@@ -24,6 +24,7 @@ struct transfers {
 	struct iovec *iov;
 	unsigned int nr, nr_iov, room, room_iov;
 	uint64_t end;			/* of the last transfer, in the image */
+	unsigned int bad;		/* blocks that failed by themselves */
 	struct image_io own_ios[TRANSFERS_INLINE];
 	struct iovec own_iov[TRANSFERS_INLINE];
 };
@@ -38,8 +39,8 @@ int transfers_add(struct transfers *t, uint64_t offset, void *memory, size_t len
 int transfers_submit(struct transfers *t);
 /*
  * After a read whose submit returned @err: the blocks of the folio that were not valid are now, but
- * for those of a transfer that failed.
+ * for those that cannot be read. A block in a larger transfer that failed is tried by itself.
  */
-void transfers_mark_valid(const struct transfers *t, struct folio *folio, int err);
+void transfers_mark_valid(struct transfers *t, struct folio *folio, int err);
 
 #endif

@@ -19,6 +19,7 @@ struct fixture {
 	struct volume *volume;		/* NULL while closed */
 	struct options options;		/* for the next fixture_open() */
 	size_t cache_bytes;		/* the same */
+	size_t readahead_bytes;		/* the same; 0: no threads that read by themselves */
 	bool readonly;			/* the same: the image cannot be written */
 	/*
 	 * Faults: the request number from which on reads or writes fail (counted from 1), 0: never.

@@ -15,11 +15,12 @@ static struct fault_image *fault;
 static struct cache *cache;
 static struct volume *volume;
 static struct vnode *root, *file;
+static size_t readahead_bytes; /* of the cache that open_raw() makes */
 
 static void open_raw(uint64_t size, bool readonly)
 {
 	static struct options options;
-	const struct cache_config config = {.bytes = CACHE_BYTES};
+	const struct cache_config config = {.bytes = CACHE_BYTES, .readahead_bytes = readahead_bytes};
 
 	rcu_register_thread();
 	fault = fault_image_create(size);
@@ -216,4 +217,56 @@ Test(raw, larger_than_the_cache)
 	cr_expect_leq(stats.used_bytes, CACHE_BYTES);
 	cr_expect_gt(stats.evictions, 0);
 	cr_expect_eq(close_raw(), 0);
+}
+
+/* Reads all in pieces, as one open file; the block at @bad cannot be read (-1: all can). */
+static void read_through(struct file_ra *ra, loff_t bad)
+{
+	static unsigned char buf[16384];
+	loff_t pos, end, size = mapping_size(&file->mapping);
+
+	for (pos = 0; pos < size; pos = end) {
+		ssize_t n;
+
+		end = pos + (loff_t)sizeof(buf);
+		end = end < size ? end : size;
+		if (bad >= pos && bad < end)
+			end = bad == pos ? pos + 4096 : bad;
+		n = filemap_read_ra(&file->mapping, ra, pos, buf, end - pos);
+		cr_assert_eq(n, bad == pos ? -EIO : end - pos, "at %ld: %zd", (long)pos, n);
+		if (n > 0)
+			expect_same(pos, buf, n);
+	}
+}
+
+/* Bytes that the image cannot give are an error for who asks for them, and no one else. */
+Test(raw, readahead_over_a_bad_block)
+{
+	struct file_ra ra;
+
+	readahead_bytes = 256 << 10;
+	open_raw(3 << 20, false);
+	file_ra_init(&ra);
+	fault_image_fail(fault, FAULT_READ, 1 << 20, (1 << 20) + 4096, -EIO, -1);
+	read_through(&ra, 1 << 20);
+	fault_image_heal(fault);
+	read_through(&ra, -1);
+	file_ra_finish(&ra);
+	cr_assert_eq(close_raw(), 0);
+}
+
+/* Whichever transfer it is that fails once: nobody notices. */
+Test(raw, windows_that_fail_are_read_again)
+{
+	for (uint64_t at = 0; at < 2 << 20; at += 300000) {
+		struct file_ra ra;
+
+		readahead_bytes = 256 << 10;
+		open_raw(2 << 20, false);
+		file_ra_init(&ra);
+		fault_image_fail(fault, FAULT_READ, at, at + 1, -EIO, 1);
+		read_through(&ra, -1);
+		file_ra_finish(&ra);
+		cr_assert_eq(close_raw(), 0);
+	}
 }
