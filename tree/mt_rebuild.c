@@ -427,14 +427,10 @@ static bool finish_root(struct rebuild *b)
 
 	if (b->count > mt_slots(level_type(b)))
 		return false;
+	/* A run of one node alone would have been the root on its own level. */
+	assert(!b->level || b->count > 1);
 	for (unsigned int level = b->level; level < b->w->height; level++)
 		replace_level(b, level);
-	if (b->level && b->count == 1) {
-		mt_set_root(mt, run[0].slot, b->level);
-		set_parent(mt_to_node(run[0].slot), NULL, 0);
-		settle(b, NULL);
-		return true;
-	}
 	if (!b->level && b->count == 1 && !run[0].slot)
 		mt_set_root(mt, NULL, 0);
 	else if (!b->level && b->count == 2 && !run[0].last && !run[1].slot &&
