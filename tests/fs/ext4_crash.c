@@ -620,6 +620,8 @@ static unsigned long one_kind(const char *mkfs, uint64_t bytes, unsigned int sta
 	fixture_format_on(&f, bytes, mkfs, FILL);
 	f.options.cache_size = f.cache_bytes;
 	f.options.commit = 1;
+	/* So that blocks go to their place while later transactions change them. */
+	f.expire_ms = 10;
 	w.f = &f;
 	run(&w, 400);
 	bad = crash_all(&w, states);

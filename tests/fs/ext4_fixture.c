@@ -179,8 +179,11 @@ void fixture_format_on(struct fixture *f, uint64_t bytes, const char *mkfs_optio
 
 int fixture_open(struct fixture *f)
 {
-	struct cache_config config = { .bytes = f->cache_bytes, .dirty_expire_ms = 5000,
-				       .readahead_bytes = f->readahead_bytes };
+	struct cache_config config = {
+		.bytes = f->cache_bytes,
+		.dirty_expire_ms = f->expire_ms ? f->expire_ms : 5000,
+		.readahead_bytes = f->readahead_bytes,
+	};
 	int err;
 
 	rcu_register_thread();

@@ -20,6 +20,7 @@ struct fixture {
 	struct options options;		/* for the next fixture_open() */
 	size_t cache_bytes;		/* the same */
 	size_t readahead_bytes;		/* the same; 0: no threads that read by themselves */
+	unsigned int expire_ms;		/* the same: age of dirty folios; 0: 5 seconds */
 	bool readonly;			/* the same: the image cannot be written */
 	/*
 	 * Faults: the request number from which on reads or writes fail (counted from 1), 0: never.
