@@ -121,7 +121,7 @@ static void lend_folio(struct lent *lent, struct folio *folio, loff_t pos, size_
 	lent->len += len;
 }
 
-/* Gathers what there is of [pos, pos + size): 0, or the error when there is nothing. */
+/* Gathers what there is of [pos, pos + size): 0, or the error that came behind it. */
 static int lend(struct lent *lent, struct mapping *mapping, struct file_ra *ra, loff_t pos,
 		size_t size)
 {
@@ -135,7 +135,7 @@ static int lend(struct lent *lent, struct mapping *mapping, struct file_ra *ra, 
 		for (unsigned int i = 0; i < batch.nr; i++)
 			lend_folio(lent, batch.folios[i], pos + lent->len, size - lent->len);
 	}
-	return lent->len ? 0 : ret;
+	return ret;
 }
 
 /*
@@ -158,6 +158,35 @@ static void clip_lent(struct lent *lent, loff_t left)
 	}
 }
 
+/*
+ * An error behind some bytes: may these be the answer? Not where the kernel caches, which takes what
+ * is missing for zeros; it asks page by page after an error, so only what is bad fails.
+ */
+static bool may_be_short(fuse_req_t req, size_t len)
+{
+	return len && session_of(req)->options->direct_io;
+}
+
+static void read_copying(fuse_req_t req, struct mapping *mapping, struct file_ra *ra, loff_t pos,
+			 size_t size)
+{
+	char *buf = malloc(size);
+	size_t done = 0;
+	ssize_t ret = buf ? 0 : -ENOMEM;
+
+	while (buf && done < size) {
+		ret = filemap_read_ra(mapping, ra, pos + (loff_t)done, buf + done, size - done);
+		if (ret <= 0)
+			break;
+		done += ret;
+	}
+	if (ret < 0 && !may_be_short(req, done))
+		reply_error(req, ret);
+	else
+		fuse_reply_buf(req, buf, done);
+	free(buf);
+}
+
 static void read_lending(fuse_req_t req, struct mapping *mapping, struct file_ra *ra, loff_t pos,
 			 size_t size)
 {
@@ -167,25 +196,14 @@ static void read_lending(fuse_req_t req, struct mapping *mapping, struct file_ra
 	lent.nr_iov = lent.nr_folios = lent.len = 0;
 	ret = lend(&lent, mapping, ra, pos, size);
 	clip_lent(&lent, mapping_size(mapping) - pos);
-	if (ret)
+	if (ret && !lent.len) /* a part of the first folio may be had */
+		read_copying(req, mapping, ra, pos, size);
+	else if (ret && !may_be_short(req, lent.len))
 		reply_error(req, ret);
 	else
 		fuse_reply_iov(req, lent.iov, lent.nr_iov);
 	for (unsigned int i = 0; i < lent.nr_folios; i++)
 		folio_put(lent.folios[i]);
-}
-
-static void read_copying(fuse_req_t req, struct mapping *mapping, struct file_ra *ra, loff_t pos,
-			 size_t size)
-{
-	char *buf = malloc(size);
-	ssize_t ret = buf ? filemap_read_ra(mapping, ra, pos, buf, size) : -ENOMEM;
-
-	if (ret < 0)
-		reply_error(req, ret);
-	else
-		fuse_reply_buf(req, buf, ret);
-	free(buf);
 }
 
 void do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t pos, struct fuse_file_info *fi)
