@@ -4,9 +4,9 @@
  *
  * Each level has two lists. A folio starts on the inactive one; a second access moves it to the
  * active one, and so does its return soon after an eviction (workingset.c). When the inactive list
- * has become low, the oldest active folios are looked at: one that was used since it became active,
- * or since the last look, stays for another round. The others have had their chance; they go to
- * the old end of the inactive list. How long the inactive list is to be follows from the size of
+ * has become low, the oldest active folios go back: one that was used since it became active, to
+ * the young end of the inactive list, where one access makes it active again. The others have had
+ * their chance and go to the old end. How long the inactive list is to be follows from the size of
  * the cache, inactive x sqrt(10 x GiB) = active, both the same below 1 GiB, and from what evicted
  * folios that come back say of it.
  *
@@ -112,27 +112,22 @@ static bool inactive_is_low(struct lru *lru)
 static unsigned long deactivate_some(struct lru *lru)
 {
 	unsigned long nr = RECLAIM_BATCH * lru->nr[LRU_ACTIVE] / (lru->nr[LRU_INACTIVE] + 1) + 1;
-	unsigned long scanned = 0, done = 0;
+	unsigned long done = 0;
 
 	if (nr > SCAN_ACTIVE_MAX)
 		nr = SCAN_ACTIVE_MAX;
-	while (done < nr && scanned < SCAN_ACTIVE_MAX && !list_empty(&lru->list[LRU_ACTIVE])) {
+	while (done < nr && !list_empty(&lru->list[LRU_ACTIVE])) {
 		struct folio *folio = list_last_entry(&lru->list[LRU_ACTIVE], struct folio, lru);
 
-		scanned += 1UL << folio->order;
-		if (folio_flags(folio) & FOLIO_REFERENCED) {
-			folio_clear_flags(folio, FOLIO_REFERENCED);
-			list_move(&folio->lru, &lru->list[LRU_ACTIVE]);
-			continue;
-		}
 		done += 1UL << folio->order;
 		lru_unlink(folio);
 		folio_clear_flags(folio, FOLIO_ACTIVE);
 		folio_set_flags(folio, FOLIO_WORKINGSET);
 		lru_link(folio);
-		list_move_tail(&folio->lru, &lru->list[LRU_INACTIVE]);
+		if (!(folio_flags(folio) & FOLIO_REFERENCED))
+			list_move_tail(&folio->lru, &lru->list[LRU_INACTIVE]);
 	}
-	return scanned;
+	return done;
 }
 
 /* Takes the oldest inactive folios off the list, with a reference each. @scanned: pages */

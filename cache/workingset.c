@@ -43,7 +43,7 @@
 /* A value entry has one bit less than a word. */
 #define CLOCK_MASK (ULONG_MAX >> (SHADOW_CLOCK_SHIFT + 1))
 #define LOCK_TRIES 32
-#define EVICTED_MEMORY 16384 /* pages */
+#define EVICTED_MEMORY 65536 /* pages */
 #define WEIGHT_MAX 1024
 
 static struct mapping *node_mapping(const struct xa_node *node)
