@@ -24,9 +24,10 @@
  * Shadows need nodes of the tree, and a node that holds nothing else serves no folio. Such nodes
  * are on one list of the cache, the oldest first, through their private_list. Every store to a
  * mapping's array has the update callback here, which puts a node there, and takes it off, as its
- * counts change. There may be as many as would hold eight shadows for each frame; an evicting thread
- * takes the oldest of more than that out of their trees. That one comes from the list, while the tree's lock lies outside the
- * list's: so it is only tried, and if it is taken the node goes to the young end.
+ * counts change. There may be as many as would hold eight shadows for each frame; an evicting
+ * thread takes the oldest of more than that out of their trees. That one comes from the list, while
+ * the tree's lock lies outside the list's: so it is only tried, and if it is taken the node goes to
+ * the young end.
  *
  * A mapping that is being torn down gets no shadow any more, and mapping_finish() drops what is
  * left: as long as a node is on the list, its mapping is there. It takes the XArray lock on the
