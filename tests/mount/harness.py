@@ -161,7 +161,7 @@ class Image:
 		"""Does the superblock say that the file system was unmounted cleanly?"""
 		with open(self.path, 'rb') as f:
 			f.seek(1024 + 58)
-			return bool(f.read(2)[0] & 1)
+			return bool(f.read(2)[0] & 1) and not self.needs_recovery()
 
 	def needs_recovery(self):
 		"""Does the superblock say that the journal is to be replayed?"""
