@@ -152,7 +152,7 @@ static bool sync_window(struct mapping *mapping, struct file_ra *ra, pgoff_t ind
 	pgoff_t last = __atomic_load_n(&ra->last_read, __ATOMIC_RELAXED);
 
 	/* The window was set off, and no thread has come to it yet: what is left of it. */
-	if (index - last <= 1 && index > ra->start && index - ra->start < ra->size) {
+	if (index - last <= 1 && index >= ra->start && index - ra->start < ra->size) {
 		w->start = index;
 		w->end = ra->start + ra->size;
 		w->mark = ra->start + ra->size - ra->async_size;
@@ -212,6 +212,9 @@ static struct folio *new_folio(struct mapping *mapping, const struct window *w, 
 	int err;
 
 	if (folio) {
+		/* A reader was faster and reads on from here: two at one place would make it bits. */
+		*stop = *index >= w->wanted && folio_flags(folio) & FOLIO_LOCKED &&
+			!folio_test_uptodate(folio);
 		*index = folio_next_index(folio);
 		folio_put(folio);
 		return NULL;
