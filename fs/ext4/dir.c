@@ -292,7 +292,7 @@ int dir_grow(struct ext4_inode *dir, uint32_t nr, uint32_t *first)
 	err = dir_index_grow(dir->index, lblk + nr);
 	if (err)
 		return err;
-	err = map_alloc(dir, lblk, nr, false);
+	err = map_alloc(dir, lblk, nr);
 	if (err) {
 		map_remove(dir, lblk, nr);
 		dir->index->nr_blocks = lblk;

@@ -352,7 +352,9 @@ int map_find_locked(struct ext4_inode *inode, uint32_t lblk, struct map_extent *
  * with @unwritten, allocating holes as unwritten), and writes the inode. -ENOSPC: nothing new
  * allocated. Between begin and end.
  */
-int map_alloc(struct ext4_inode *inode, uint32_t lblk, uint32_t len, bool unwritten);
+int map_alloc(struct ext4_inode *inode, uint32_t lblk, uint32_t len);
+/* Unwritten blocks for the holes of [lblk, *end), or of a part that ends at what *end becomes. */
+int map_preallocate(struct ext4_inode *inode, uint32_t lblk, uint64_t *end);
 /* The same in two steps for writeback, whose blocks are reserved: map_alloc.c. */
 int map_choose(struct ext4_inode *inode, struct map_extent *want);
 int map_attach(struct ext4_inode *inode, struct map_extent *place, bool failed);
@@ -361,8 +363,8 @@ int map_attach(struct ext4_inode *inode, struct map_extent *place, bool failed);
  * there.
  */
 int map_remove(struct ext4_inode *inode, uint32_t lblk, uint64_t len);
-/* Makes written blocks of the range unwritten (extents only). */
-int map_set_unwritten(struct ext4_inode *inode, uint32_t lblk, uint32_t len);
+/* Makes written blocks of [lblk, *end), or of a part as above, unwritten (extents only). */
+int map_set_unwritten(struct ext4_inode *inode, uint32_t lblk, uint64_t *end);
 void map_init(struct ext4_map *map);
 /* The inode goes; nobody else uses it. */
 void map_finish(struct ext4_inode *inode);

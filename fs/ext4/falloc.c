@@ -42,8 +42,8 @@ static struct range make_range(struct ext4_inode *inode, loff_t start, loff_t en
 	return range;
 }
 
-/* Unwritten blocks for all holes of [first, stop), a change of its own. */
-static int allocate_part(struct ext4_inode *inode, uint32_t first, uint64_t stop)
+/* Unwritten blocks for the holes of [first, *stop), as far as one operation goes: to *@stop. */
+static int allocate_part(struct ext4_inode *inode, uint32_t first, uint64_t *stop)
 {
 	struct ext4_volume *vol = ext4_vol(inode);
 	int tries, err;
@@ -53,11 +53,15 @@ static int allocate_part(struct ext4_inode *inode, uint32_t first, uint64_t stop
 	 * when unlinked files have given theirs back.
 	 */
 	for (tries = 0;; tries++) {
+		uint64_t end = *stop;
+
 		err = ext4_begin(vol);
 		if (err)
 			return err;
-		err = map_alloc(inode, first, stop - first, true);
+		err = map_preallocate(inode, first, &end);
 		ext4_end(vol);
+		if (!err)
+			*stop = end;
 		if (err != -ENOSPC || tries == DELETED_TRIES)
 			return err;
 		if (!tries)
@@ -67,16 +71,22 @@ static int allocate_part(struct ext4_inode *inode, uint32_t first, uint64_t stop
 	}
 }
 
-/* The same for bytes, in as many changes as fit into a transaction each. */
+/*
+ * The same for bytes, in as many operations as it takes. Until the size has grown, which is done
+ * last, unwritten blocks lie behind it, as FALLOC_FL_KEEP_SIZE leaves them. Each operation looks at
+ * all holes of its range, so that has a bound, too.
+ */
 static int allocate(struct ext4_inode *inode, loff_t start, loff_t end)
 {
 	uint64_t most = (uint64_t)txn_step_groups(ext4_vol(inode)) / 2 *
 			ext4_vol(inode)->fs->super->s_blocks_per_group;
-	uint64_t at = start >> inode->vn.mapping.block_shift, stop = block_up(inode, end);
+	uint64_t at = start >> inode->vn.mapping.block_shift, last = block_up(inode, end), stop;
 	int err = 0;
 
-	for (; at < stop && !err; at += most)
-		err = allocate_part(inode, at, stop - at < most ? stop : at + most);
+	for (; at < last && !err; at = stop) {
+		stop = last - at < most ? last : at + most;
+		err = allocate_part(inode, at, &stop);
+	}
 	return err;
 }
 
@@ -110,9 +120,7 @@ static int empty_blocks(struct ext4_inode *inode, const struct range *range, boo
 		err = ext4_begin(vol);
 		if (err)
 			return err;
-		err = file_step(inode, at, &stop);
-		if (!err)
-			err = map_set_unwritten(inode, at, stop - at);
+		err = map_set_unwritten(inode, at, &stop);
 		ext4_end(vol);
 	}
 	return err;

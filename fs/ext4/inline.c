@@ -76,7 +76,7 @@ static int move_to_block(struct ext4_inode *inode, const void *data, size_t len)
 		memset(inode->raw.i_block, 0, sizeof(inode->raw.i_block));
 	if (!len)
 		return 0;
-	err = map_alloc(inode, 0, 1, false);
+	err = map_alloc(inode, 0, 1);
 	if (!err)
 		err = map_find_locked(inode, 0, &found);
 	if (!err && !found.pblk)

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "file.h"
+#include "txn.h"
 
 /* [mid->lblk, *end) becomes @mid, or its first part, up to *end, does. */
 static int map_replace(struct ext4_inode *inode, const struct map_extent *mid, uint64_t *end)
@@ -173,12 +174,17 @@ static int make_written(struct ext4_inode *inode, struct map_extent *found)
 	return err == -ENOSPC ? zero_out(inode, mid.lblk) : err;
 }
 
-/* The blocks of [lblk, end) change between written and unwritten, or are given to it. */
-static int alloc_range(struct ext4_inode *inode, uint32_t lblk, uint64_t end, bool unwritten)
+/*
+ * The blocks of [lblk, *stop) become written, or are given to it. @unwritten: those that are given
+ * are unwritten, and it stops at *@stop when the transaction is full.
+ */
+static int alloc_range(struct ext4_inode *inode, uint32_t lblk, uint64_t *stop, bool unwritten)
 {
+	struct ext4_volume *vol = ext4_vol(inode);
+	uint64_t end = *stop;
 	int err = 0, werr;
 
-	map_make_room(ext4_vol(inode));
+	map_make_room(vol);
 	while (lblk < end && !err) {
 		struct map_extent found;
 
@@ -193,7 +199,10 @@ static int alloc_range(struct ext4_inode *inode, uint32_t lblk, uint64_t end, bo
 			err = make_written(inode, &found);
 		}
 		lblk += found.len;
+		if (unwritten && txn_is_full(vol))
+			break;
 	}
+	*stop = lblk;
 	werr = ext4_inode_write(inode);
 	return err ? err : werr;
 }
@@ -225,25 +234,14 @@ static uint64_t range_meta(struct ext4_inode *inode, uint32_t lblk, uint64_t hol
 	return 2 + 2 + holes / (ext4_vol(inode)->fs->blocksize / 4);
 }
 
-/**
- * map_alloc - give blocks to a range of a file
- * @inode: the file
- * @lblk: first block
- * @len: blocks
- * @unwritten: holes get unwritten blocks, and unwritten ones stay; else all become written
- *
- * Written blocks that were holes hold whatever was there: the caller writes them.
- *
- * Context: between ext4_begin() and ext4_end(). May sleep.
- * Return: 0; -ENOSPC with nothing allocated; another error.
- */
-int map_alloc(struct ext4_inode *inode, uint32_t lblk, uint32_t len, bool unwritten)
+/* alloc_range() with the space promised first. */
+static int alloc_promised(struct ext4_inode *inode, uint32_t lblk, uint64_t *end, bool unwritten)
 {
 	struct ext4_volume *vol = ext4_vol(inode);
-	uint64_t end = (uint64_t)lblk + len, holes, reserved;
+	uint64_t holes, reserved;
 	int err;
 
-	err = count_holes(inode, lblk, end, &holes);
+	err = count_holes(inode, lblk, *end, &holes);
 	if (err)
 		return err;
 	reserved = holes ? holes + range_meta(inode, lblk, holes) : 0;
@@ -253,6 +251,39 @@ int map_alloc(struct ext4_inode *inode, uint32_t lblk, uint32_t len, bool unwrit
 	err = alloc_range(inode, lblk, end, unwritten);
 	blocks_unreserve(vol, reserved);
 	return err;
+}
+
+/**
+ * map_alloc - give written blocks to a short range of a file
+ * @inode: the file
+ * @lblk: first block
+ * @len: blocks, few enough for one operation
+ *
+ * Blocks that were holes hold whatever was there: the caller writes them.
+ *
+ * Context: between ext4_begin() and ext4_end(). May sleep.
+ * Return: 0; -ENOSPC with nothing allocated; another error.
+ */
+int map_alloc(struct ext4_inode *inode, uint32_t lblk, uint32_t len)
+{
+	uint64_t end = (uint64_t)lblk + len;
+
+	return alloc_promised(inode, lblk, &end, false);
+}
+
+/**
+ * map_preallocate - give unwritten blocks to the holes of a range
+ * @inode: a file with extents
+ * @lblk: first block
+ * @end: behind the last one, above @lblk; comes back as how far it went before the transaction was
+ *	full: the caller goes on from there in another operation
+ *
+ * Context: between ext4_begin() and ext4_end(). May sleep.
+ * Return: 0; -ENOSPC with nothing allocated; another error, and *@end says nothing.
+ */
+int map_preallocate(struct ext4_inode *inode, uint32_t lblk, uint64_t *end)
+{
+	return alloc_promised(inode, lblk, end, true);
 }
 
 /**
@@ -363,32 +394,35 @@ int map_remove(struct ext4_inode *inode, uint32_t lblk, uint64_t len)
  * map_set_unwritten - make written blocks of a range read as zeros
  * @inode: a file with extents
  * @lblk: first block
- * @len: blocks
+ * @end: behind the last one; comes back as how far it went before the transaction was full
  *
  * Context: as map_remove().
  * Return: 0 or an error; the range may then be changed in part.
  */
-int map_set_unwritten(struct ext4_inode *inode, uint32_t lblk, uint32_t len)
+int map_set_unwritten(struct ext4_inode *inode, uint32_t lblk, uint64_t *end)
 {
-	uint64_t end = (uint64_t)lblk + len, stop;
+	uint64_t last = *end < UINT32_MAX ? *end : UINT32_MAX, stop;
 	int err = 0, werr;
 
 	map_make_room(ext4_vol(inode));
-	while (lblk < end && !err) {
+	while (lblk < last && !err) {
 		struct map_extent found;
 
 		err = map_find_locked(inode, lblk, &found);
 		if (err)
 			break;
-		if (found.len > end - lblk)
-			found.len = end - lblk;
+		if (found.len > last - lblk)
+			found.len = last - lblk;
 		stop = map_end(&found);
 		if (found.pblk && !found.unwritten) {
 			found.unwritten = true;
 			err = map_replace(inode, &found, &stop);
 		}
 		lblk = stop;
+		if (txn_is_full(ext4_vol(inode)))
+			break;
 	}
+	*end = lblk < last ? lblk : *end;
 	werr = ext4_inode_write(inode);
 	return err ? err : werr;
 }

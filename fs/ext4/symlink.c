@@ -16,7 +16,7 @@ static int write_block(struct ext4_inode *inode, const char *target, size_t len)
 	DIR_BUF(buf);
 	int err;
 
-	err = map_alloc(inode, 0, 1, false);
+	err = map_alloc(inode, 0, 1);
 	if (!err)
 		err = map_find_locked(inode, 0, &ext);
 	if (err)

@@ -66,8 +66,18 @@ static unsigned int running_size(struct txns *txns)
 bool txn_is_full(struct ext4_volume *vol)
 {
 	struct txns *txns = vol->txns;
+	unsigned int size;
+	bool room;
 
-	return txns && running_size(txns) >= txns->limit;
+	if (!txns)
+		return false;
+	size = running_size(txns);
+	if (size >= txns->limit)
+		return true;
+	pthread_mutex_lock(&txns->lock);
+	room = txn_need(txns, size + txns->reserve / 2, txns->running.revoked.nr) <= txn_free(txns);
+	pthread_mutex_unlock(&txns->lock);
+	return !room;
 }
 
 /* Three blocks each, with as many left for the map. */

@@ -139,6 +139,70 @@ Test(ext4_txn, crash_in_a_large_deletion)
 	fixture_finish(&f);
 }
 
+/* From here on all free blocks but @left of each group look as if they were not free. */
+static void hide_blocks(struct ext4_volume *vol, unsigned int left)
+{
+	ext2_filsys fs = vol->fs;
+
+	cr_assert_eq(ext4_begin(vol), 0);
+	for (dgrp_t group = 0; group < fs->group_desc_count; group++) {
+		uint64_t blk = ext2fs_group_first_block2(fs, group);
+		uint64_t last = ext2fs_group_last_block2(fs, group);
+
+		for (unsigned int seen = 0; blk <= last; blk++) {
+			if (!ext2fs_test_block_bitmap2(vol->taken, blk) && seen++ >= left)
+				ext2fs_mark_block_bitmap2(vol->taken, blk);
+		}
+	}
+	ext4_end(vol);
+}
+
+/* Two blocks here, two there: the bitmaps alone are more than the log has blocks. */
+Test(ext4_txn, large_preallocation_goes_in_steps)
+{
+	const loff_t size = 2400 * 1024;
+	struct vnode *node;
+	struct fixture f;
+	uint32_t seq;
+
+	fixture_format(&f, 320 * MIB, "-b 1024 -g 256 -J size=1 -O ^resize_inode -N 20480");
+	f.options.cache_size = f.cache_bytes = 32 * MIB;
+	cr_assert_eq(fixture_open(&f), 0);
+	node = fixture_create(&f, "file", S_IFREG | 0600);
+	cr_assert_eq(ext4_commit(fixture_vol(&f)), 0);
+	hide_blocks(fixture_vol(&f), 2);
+	seq = txn_running(fixture_vol(&f));
+	cr_expect_eq(ext4_fallocate(node, 0, 0, size), 0);
+	cr_expect_eq(mapping_size(&node->mapping), size);
+	cr_expect_gt(txn_running(fixture_vol(&f)), seq + 1, "one transaction took most of it");
+	cr_expect_eq(ext4_fsync(node, false), 0);
+	fixture_put(&f, node);
+	fixture_finish(&f);
+}
+
+/* The steps before the last are in the log: blocks behind the end of the file. */
+Test(ext4_txn, crash_in_a_large_preallocation)
+{
+	struct vnode *node;
+	struct fixture f;
+	struct stat st;
+
+	begin(&f, 48 * MIB, "-b 1024 -g 256 -J size=1 -O ^resize_inode");
+	node = fixture_create(&f, "file", S_IFREG | 0600);
+	cr_assert_eq(ext4_commit(fixture_vol(&f)), 0);
+	hide_blocks(fixture_vol(&f), 4);
+	cr_expect_eq(ext4_fallocate(node, 0, 0, 500 * 1024), 0);
+	fixture_put(&f, node);
+	fixture_crash(&f);
+	cr_assert_eq(fixture_open(&f), 0);
+	node = fixture_find(&f, "file");
+	cr_assert_eq(ext4_getattr(node, &st), 0);
+	cr_expect_gt(st.st_blocks, 0);
+	cr_expect_eq(st.st_size, 0);
+	fixture_put(&f, node);
+	fixture_finish(&f);
+}
+
 Test(ext4_txn, log_is_used_again_and_again)
 {
 	struct vnode *node;
