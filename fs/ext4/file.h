@@ -25,6 +25,8 @@ struct file_write {
 	struct map_extent *places;	/* rising, with gaps */
 	bool *chosen;			/* of each place: not the file's yet */
 	unsigned int nr, room;
+	bool written;			/* the data is on the image */
+	bool again;			/* zeros may have come over it: it must be written again */
 	struct file_write *next;	/* inode->writes */
 };
 

@@ -9,10 +9,11 @@
  * commit here makes nobody wait. The file's size on the image grows with its map.
  *
  * The folios are unlocked when all blocks have their places, before the transfers. While they are
- * under writeback nobody takes them out of the cache, or changes the map below them, with two
+ * under writeback nobody takes them out of the cache, or changes the map below them, with three
  * exceptions: fallocate() may give blocks to a hole, then the chosen ones are given up and the data
- * is written once more; and it makes ranges unwritten that are to be zeroed, which come back here or
- * are dropped.
+ * is written once more; it makes ranges unwritten that are to be zeroed, which come back here or
+ * are dropped; and on a full image an unwritten extent is zeroed as a whole (map_alloc.c), then data
+ * that is on its way there is written once more, too.
  *
  * A write that failed leaves the blocks with the file, unwritten, since what was reserved for them is
  * given back with the folio lock held, before it is known.
@@ -210,6 +211,7 @@ static void give_up(struct file_write *w, unsigned int i)
 			blocks_give_up(ext4_vol(w->inode), w->places[i].pblk, w->places[i].len);
 	}
 	w->nr = 0;
+	w->written = w->again = false;
 }
 
 /* The size on the image covers what is in the map. Volume lock. */
@@ -253,6 +255,11 @@ static int attach_some(struct file_write *w, unsigned int *i, bool failed)
 
 	if (err)
 		return err;
+	if (!failed && w->again) {
+		ext4_end(vol);
+		return -EAGAIN;
+	}
+	w->written = !failed;
 	do {
 		err = attach(w, *i, failed);
 		if (err)
@@ -336,7 +343,7 @@ static int place_and_plan(struct file_write *w, const struct run *run, struct tr
 	return err;
 }
 
-/* Writes what is planned, and tells the map. -EAGAIN: the file has other blocks by now. */
+/* Writes what is planned, and tells the map. -EAGAIN: it has to be planned and written anew. */
 static int write_and_attach(struct file_write *w, struct transfers *t)
 {
 	int err = transfers_submit(t), ret = attach_all(w, err);

@@ -8,7 +8,8 @@
  *
  * Writing into preallocated blocks divides an extent, and the tree may have to grow when not one
  * block is free. Then the whole extent is zeroed on the image and becomes written, which needs no
- * room; but for blocks that are being written to just then.
+ * room; but for blocks whose data is there. Data that is being written just then is written once
+ * more after that.
  *
  * Locks: all between ext4_begin() and ext4_end().
  */
@@ -116,18 +117,18 @@ static int zero_blocks(struct ext4_volume *vol, uint64_t pblk, uint32_t len)
 	return err;
 }
 
-/* How many blocks from @lblk on, before @end, are being written to (*@busy), or are not. */
-static uint32_t busy_run(struct ext4_inode *inode, uint32_t lblk, uint64_t end, bool *busy)
+/* How many blocks from @lblk on, before @end, have data on the image (*@data), or have not. */
+static uint32_t data_run(struct ext4_inode *inode, uint32_t lblk, uint64_t end, bool *data)
 {
 	uint64_t stop = end;
 
-	*busy = false;
+	*data = false;
 	for (const struct file_write *w = inode->writes; w; w = w->next) {
-		for (unsigned int i = 0; i < w->nr; i++) {
+		for (unsigned int i = 0; w->written && i < w->nr; i++) {
 			const struct map_extent *place = &w->places[i];
 
 			if (place->lblk <= lblk && map_end(place) > lblk) {
-				*busy = true;
+				*data = true;
 				return (map_end(place) < end ? map_end(place) : end) - lblk;
 			}
 			if (place->lblk > lblk && place->lblk < stop)
@@ -137,7 +138,24 @@ static uint32_t busy_run(struct ext4_inode *inode, uint32_t lblk, uint64_t end, 
 	return stop - lblk;
 }
 
-/* Makes the image's unwritten extent at @lblk written as a whole. */
+/* Data that is on its way to @extent has to be written once more. */
+static void write_again(struct ext4_inode *inode, const struct map_extent *extent)
+{
+	for (struct file_write *w = inode->writes; w; w = w->next) {
+		for (unsigned int i = 0; !w->written && i < w->nr; i++) {
+			const struct map_extent *place = &w->places[i];
+
+			if (place->lblk < map_end(extent) && map_end(place) > extent->lblk)
+				w->again = true;
+		}
+	}
+}
+
+/*
+ * Makes the image's unwritten extent at @lblk written as a whole. A commit may follow before data
+ * that is on its way there has come, so zeros are written first, which that may or may not have
+ * passed.
+ */
 static int zero_out(struct ext4_inode *inode, uint32_t lblk)
 {
 	struct map_extent extent;
@@ -146,12 +164,13 @@ static int zero_out(struct ext4_inode *inode, uint32_t lblk)
 
 	if (err)
 		return err;
+	write_again(inode, &extent);
 	end = map_end(&extent);
 	for (uint32_t at = extent.lblk, run; !err && at < end; at += run) {
-		bool busy;
+		bool data;
 
-		run = busy_run(inode, at, end, &busy);
-		if (!busy)
+		run = data_run(inode, at, end, &data);
+		if (!data)
 			err = zero_blocks(ext4_vol(inode), extent.pblk + (at - extent.lblk), run);
 	}
 	if (err)

@@ -95,7 +95,11 @@ static int image_test_submit(struct image *image, struct image_io *ios, unsigned
 	int ret = 0;
 
 	for (unsigned int i = 0; i < nr; i++) {
+		if (f->around_write && ios[i].write)
+			f->around_write(f, &ios[i], false);
 		ios[i].result = fails(f, ios[i].write) ? -EIO : transfer_recorded(f, &ios[i]);
+		if (f->around_write && ios[i].write)
+			f->around_write(f, &ios[i], true);
 		if (ios[i].result && !ret)
 			ret = ios[i].result;
 	}

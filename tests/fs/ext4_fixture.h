@@ -31,6 +31,8 @@ struct fixture {
 	bool fail_once;			/* only that request fails */
 	long flushes, fail_flush;	/* so far; the one that fails, 0: none */
 	long failures;			/* requests that have failed so far; atomic */
+	/* Called around each write, when not NULL. No lock of the fixture is held. */
+	void (*around_write)(struct fixture *f, const struct image_io *io, bool after);
 	struct record *record;		/* of all writes and flushes, when not NULL */
 };
 

@@ -203,6 +203,106 @@ Test(ext4_txn, crash_in_a_large_preallocation)
 	fixture_finish(&f);
 }
 
+/*
+ * Data beside an unwritten extent that is zeroed for want of room
+ */
+
+#define KIB 1024
+#define PREALLOCATED (64 * KIB)
+#define OLD 0xa5		/* what has been in the blocks before */
+
+static struct {
+	struct vnode *node;
+	uint64_t offset;		/* where block 40 is on the image */
+	bool after;			/* what follows happens after its data is written */
+	char *image;			/* the image after the commit, with all that was written */
+} beside;
+
+static void write_kib(struct vnode *node, unsigned int kib, char fill)
+{
+	char data[KIB];
+
+	memset(data, fill, sizeof(data));
+	cr_assert_eq(ext4_write(node, kib * KIB, data, KIB, 0), KIB);
+}
+
+/* Block 40 is on its way: meanwhile block 24 gets there, and both are in one extent. */
+static void write_beside(struct fixture *f, const struct image_io *io, bool after)
+{
+	struct mapping *mapping = &beside.node->mapping;
+
+	if (io->offset != beside.offset || after != beside.after)
+		return;
+	f->around_write = NULL;
+	write_kib(beside.node, 24, 'b');
+	cr_assert_eq(filemap_write_range(mapping, 24 * KIB, 25 * KIB - 1), 0);
+	filemap_wait_range(mapping, 24 * KIB, 25 * KIB - 1);
+	cr_assert_eq(ext4_commit(fixture_vol(f)), 0);
+	beside.image = malloc(f->image.size);
+	cr_assert_eq(pread(f->fd, beside.image, f->image.size, 0), (ssize_t)f->image.size);
+}
+
+static char byte_at(struct fixture *f, loff_t pos)
+{
+	struct vnode *node = fixture_find(f, "file");
+	char byte;
+
+	cr_assert_eq(filemap_read(&node->mapping, pos, &byte, 1), 1);
+	fixture_put(f, node);
+	return byte;
+}
+
+static void write_two_beside(struct fixture *f)
+{
+	struct map_extent extent;
+
+	beside.node = fixture_create(f, "file", S_IFREG | 0600);
+	cr_assert_eq(ext4_fallocate(beside.node, 0, 0, PREALLOCATED), 0);
+	write_kib(beside.node, 8, 'a');
+	cr_assert_eq(ext4_fsync(beside.node, false), 0);
+	hide_blocks(fixture_vol(f), 0);
+	cr_assert_eq(map_find(EXT4_I(beside.node), 40, &extent), 0);
+	beside.offset = extent.pblk * KIB;
+	write_kib(beside.node, 40, 'c');
+	f->around_write = write_beside;
+	cr_expect_eq(filemap_write_and_wait(&beside.node->mapping), 0);
+	cr_assert(beside.image, "block 40 was not written to its place");
+	fixture_put(f, beside.node);
+}
+
+ParameterizedTestParameters(ext4_txn, zeroed_extent_shows_nothing_old)
+{
+	static bool after[] = { false, true };
+
+	return cr_make_param_array(bool, after, 2);
+}
+
+ParameterizedTest(bool *after, ext4_txn, zeroed_extent_shows_nothing_old)
+{
+	struct fixture f;
+	char byte;
+
+	beside.after = *after;
+	fixture_format_on(&f, 8 * MIB, "-b 1024 -J size=1", OLD);
+	cr_assert_eq(fixture_open(&f), 0);
+	write_two_beside(&f);
+	cr_expect_eq(fixture_close(&f), 0);
+	cr_assert_eq(fixture_open(&f), 0);
+	cr_expect_eq(byte_at(&f, 24 * KIB), 'b');
+	cr_expect_eq(byte_at(&f, 40 * KIB), 'c');
+	cr_expect_eq(byte_at(&f, 41 * KIB), 0);
+	cr_expect_eq(fixture_close(&f), 0);
+	/* Now what a crash would have left. */
+	cr_assert_eq(pwrite(f.fd, beside.image, f.image.size, 0), (ssize_t)f.image.size);
+	cr_assert_eq(fixture_open(&f), 0);
+	cr_expect_eq(byte_at(&f, 24 * KIB), 'b');
+	byte = byte_at(&f, 40 * KIB);
+	cr_expect(!byte || byte == 'c', "the block shows what was in it before");
+	cr_expect_eq(byte_at(&f, 41 * KIB), 0);
+	free(beside.image);
+	fixture_finish(&f);
+}
+
 Test(ext4_txn, log_is_used_again_and_again)
 {
 	struct vnode *node;
