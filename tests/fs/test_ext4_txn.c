@@ -303,6 +303,47 @@ ParameterizedTest(bool *after, ext4_txn, zeroed_extent_shows_nothing_old)
 	fixture_finish(&f);
 }
 
+/* The size of a small file as its inode on the image says, in its place. */
+static uint32_t size_in_place(struct fixture *f, uint32_t ino)
+{
+	ext2_filsys fs = fixture_vol(f)->fs;
+	uint32_t nr = (ino - 1) % fs->super->s_inodes_per_group;
+	uint64_t table = ext2fs_inode_table_loc(fs, (ino - 1) / fs->super->s_inodes_per_group);
+	struct ext2_inode raw;
+
+	cr_assert_eq(pread(f->fd, &raw, sizeof(raw),
+			   table * fs->blocksize + nr * EXT2_INODE_SIZE(fs->super)),
+		     (ssize_t)sizeof(raw));
+	return ext2fs_le32_to_cpu(raw.i_size);
+}
+
+/* A block is dirty from an older transaction when it joins the running one, and must be left out. */
+Test(ext4_txn, uncommitted_block_is_not_written_in_place)
+{
+	struct vnode *node;
+	struct fixture f;
+
+	begin(&f, 8 * MIB, "-b 1024 -J size=1");
+	node = fixture_create(&f, "file", S_IFREG | 0600);
+	set_size(node, 100);
+	cr_assert_eq(ext4_fsync(node, false), 0);
+	set_size(node, 200);
+	cr_assert_eq(txn_checkpoint(fixture_vol(&f)->txns), 0);
+	cr_expect_neq(size_in_place(&f, node->ino), 200);
+	cr_assert_eq(ext4_fsync(node, false), 0);
+	cr_assert_eq(txn_checkpoint(fixture_vol(&f)->txns), 0);
+	cr_expect_eq(size_in_place(&f, node->ino), 200);
+	set_size(node, 300);
+	cr_assert_eq(txn_checkpoint(fixture_vol(&f)->txns), 0);
+	fixture_put(&f, node);
+	fixture_crash(&f);
+	cr_assert_eq(fixture_open(&f), 0);
+	node = fixture_find(&f, "file");
+	cr_expect_eq(mapping_size(&node->mapping), 200);
+	fixture_put(&f, node);
+	fixture_finish(&f);
+}
+
 Test(ext4_txn, log_is_used_again_and_again)
 {
 	struct vnode *node;
