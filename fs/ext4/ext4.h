@@ -348,9 +348,8 @@ uint64_t blocks_inode_goal(struct ext4_inode *inode);	/* where its first block w
 int map_find(struct ext4_inode *inode, uint32_t lblk, struct map_extent *out);
 int map_find_locked(struct ext4_inode *inode, uint32_t lblk, struct map_extent *out);
 /*
- * Gives blocks to all of [lblk, lblk+len), allocating holes and making unwritten ones written (or,
- * with @unwritten, allocating holes as unwritten), and writes the inode. -ENOSPC: nothing new
- * allocated. Between begin and end.
+ * Gives blocks to all of [lblk, lblk+len), allocating holes and making unwritten ones written, and
+ * writes the inode. -ENOSPC: nothing new allocated. Between begin and end.
  */
 int map_alloc(struct ext4_inode *inode, uint32_t lblk, uint32_t len);
 /* Unwritten blocks for the holes of [lblk, *end), or of a part that ends at what *end becomes. */

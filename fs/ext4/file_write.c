@@ -12,8 +12,8 @@
  * under writeback nobody takes them out of the cache, or changes the map below them, with three
  * exceptions: fallocate() may give blocks to a hole, then the chosen ones are given up and the data
  * is written once more; it makes ranges unwritten that are to be zeroed, which come back here or
- * are dropped; and on a full image an unwritten extent is zeroed as a whole (map_alloc.c), then data
- * that is on its way there is written once more, too.
+ * are dropped; and on a full image an unwritten extent is zeroed as a whole (map_alloc.c), then
+ * data that is on its way there is written once more, too.
  *
  * A write that failed leaves the blocks with the file, unwritten, since what was reserved for them is
  * given back with the folio lock held, before it is known.
