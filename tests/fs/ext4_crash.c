@@ -580,7 +580,12 @@ static size_t next_point(const struct record *record, size_t point, size_t step)
 	return next;
 }
 
-static unsigned long crash_all(struct work *w, unsigned int states)
+struct tally {
+	unsigned long states, bad;
+};
+
+/* Builds and checks about @states states, as many as there are places to crash in at most. */
+static void crash_all(struct work *w, unsigned int states, struct tally *tally)
 {
 	struct checker c = { .w = w };
 	struct record *record = w->f->record;
@@ -603,16 +608,17 @@ static unsigned long crash_all(struct work *w, unsigned int states)
 	crash_finish(&crash);
 	printf("%zu events, %zu promises, %lu states, %lu complaints\n", record->nr, w->nr, c.states,
 	       c.bad);
+	tally->states += c.states;
+	tally->bad += c.bad;
 	for (int i = 0; i < 3; i++)
 		shell("rm -f $i $i.log; [ ! -d $i.d ] || rmdir $i.d", c.path[i]);
 	free(c.state);
-	return c.bad;
 }
 
-static unsigned long one_kind(const char *mkfs, uint64_t bytes, unsigned int states, uint64_t seed)
+static void one_work(const char *mkfs, uint64_t bytes, unsigned int states, uint64_t seed,
+		     struct tally *tally)
 {
 	struct work w = { .seed = seed, .next_file = 1, .next_version = 1 };
-	unsigned long bad;
 	struct fixture f;
 
 	printf("%s, seed %llu: ", mkfs, (unsigned long long)seed);
@@ -624,11 +630,10 @@ static unsigned long one_kind(const char *mkfs, uint64_t bytes, unsigned int sta
 	f.expire_ms = 10;
 	w.f = &f;
 	run(&w, 400);
-	bad = crash_all(&w, states);
+	crash_all(&w, states, tally);
 	record_end(f.record);
 	free(w.promises);
 	fixture_drop(&f);
-	return bad;
 }
 
 int main(int argc, char **argv)
@@ -646,11 +651,17 @@ int main(int argc, char **argv)
 	const char *lots = getenv("FOLIOFS_LONG");
 	unsigned int states = argc > 1 ? atoi(argv[1]) : lots && *lots == '1' ? 1700 : 15;
 	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : (uint64_t)time(NULL);
-	unsigned long bad = 0;
+	struct tally tally = {};
 
 	with_kernel = lots && *lots == '1' && !geteuid();
 	keep_dir = argc > 3 ? argv[3] : NULL;
-	for (unsigned int i = 0; i < nr; i++)
-		bad += one_kind(kinds[i].mkfs, kinds[i].bytes, states, seed + i);
-	return bad != 0;
+	for (unsigned int i = 0; i < nr; i++) {
+		unsigned long before = tally.states;
+
+		while (tally.states - before < states)
+			one_work(kinds[i].mkfs, kinds[i].bytes, states - (tally.states - before),
+				 seed++, &tally);
+	}
+	printf("%lu states, %lu complaints\n", tally.states, tally.bad);
+	return tally.bad != 0;
 }
