@@ -145,6 +145,9 @@ int mapping_init(struct mapping *mapping, struct cache *cache, enum mapping_leve
 	mapping->level = level;
 	mapping->block_shift = block_shift;
 	mapping->min_order = block_shift > PAGE_SHIFT ? block_shift - PAGE_SHIFT : 0;
+	mapping->max_order = mapping->min_order;
+	if (level == MAPPING_FILE && cache->max_order > mapping->min_order)
+		mapping->max_order = cache->max_order;
 	mapping->last_read = (pgoff_t)-1;
 	return 0;
 }

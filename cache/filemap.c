@@ -223,7 +223,7 @@ static unsigned int wanted_order(const struct mapping *mapping, pgoff_t index, p
 {
 	unsigned int order = mapping->min_order;
 
-	while (order < mapping->cache->max_order && 2UL << order <= pages &&
+	while (order < mapping->max_order && 2UL << order <= pages &&
 	       !(index & ((2UL << order) - 1)))
 		order++;
 	return order;

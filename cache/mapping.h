@@ -75,6 +75,7 @@ struct mapping {
 	enum mapping_level level;
 	uint8_t block_shift;		/* 10..16: granule of valid and dirty */
 	uint8_t min_order;		/* of its folios: a block lies in one */
+	uint8_t max_order;		/* of its folios: DEVICE has the smallest, for they are pinned */
 	loff_t size;			/* bytes; atomic; owner's inode lock to change */
 	unsigned long nrpages;		/* atomic */
 	unsigned long nrdirty;		/* folios with dirty blocks; atomic */

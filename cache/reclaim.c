@@ -35,7 +35,10 @@
  * 2. Dirty DEVICE folios can be written at all times: their flusher is a thread of its own, it
  *    needs no frame, and no lock of the owner's above a DEVICE folio lock. So a wait for a DEVICE
  *    frame ends: FILE never has more than all but device_share frames; the others are free, clean,
- *    or dirty DEVICE ones that this flusher makes clean.
+ *    or dirty DEVICE ones that this flusher makes clean. An owner with a journal pins what is not
+ *    committed. It keeps that below a part of the frames (txn_log.c), which is why a DEVICE folio is
+ *    as small as its block; so many FILE frames can be had, since most of these are clean
+ *    (flusher.c).
  * 3. So the holder of the owner's volume lock, who waits for DEVICE frames only, goes on, and the
  *    volume lock becomes free in the end.
  * 4. Dirty FILE folios can be written then: their flushers need a FILE folio lock (by trylock, or

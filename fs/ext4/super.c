@@ -368,8 +368,11 @@ static int mark_clean(struct ext4_volume *vol)
 
 static int start_writing(struct ext4_volume *vol)
 {
-	int err = mark_mounted(vol);
+	int err = txn_check_cache(vol);
 
+	if (err)
+		return err;
+	err = mark_mounted(vol);
 	if (!err)
 		err = txn_open(vol);
 	if (err) {

@@ -110,6 +110,8 @@ uint32_t txn_free(const struct txns *txns);
 int txn_commit(struct ext4_volume *vol, uint32_t seq);
 
 /* txn_log.c */
+/* Is the cache large enough for the journal? While mounting, before anything is written. */
+int txn_check_cache(const struct ext4_volume *vol);
 /* Opens the journal, which is empty, to be written. While mounting. */
 int txn_open(struct ext4_volume *vol);
 /* Empties it when all is well; frees. Nobody changes anything any more. */

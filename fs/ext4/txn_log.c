@@ -177,14 +177,37 @@ static void set_features(struct txns *txns)
 	log->last = log->len;
 }
 
+/* The bytes of the cache that a block in a transaction pins. */
+static uint64_t pinned_size(const struct ext4_volume *vol)
+{
+	return vol->vol.blocksize > PAGE_SIZE ? vol->vol.blocksize : PAGE_SIZE;
+}
+
+/**
+ * txn_check_cache - can the cache pin the blocks of two transactions?
+ * @vol: the volume; nothing has been written yet
+ *
+ * Two, since a commit needs the volume lock.
+ *
+ * Return: 0, also without a journal; -EINVAL after one line.
+ */
+int txn_check_cache(const struct ext4_volume *vol)
+{
+	uint64_t least = 8 * LIMIT_MIN * pinned_size(vol);
+
+	if (!ext2fs_has_feature_journal(vol->fs->super) || vol->vol.options->cache_size >= least)
+		return 0;
+	log_error("%s: a journal with blocks of %u bytes needs cache_size=%lluM at least",
+		  vol->vol.image->name, vol->vol.blocksize, (unsigned long long)least >> 20);
+	return -EINVAL;
+}
+
 static void set_limits(struct txns *txns)
 {
-	unsigned int frames = txns->vol->vol.options->cache_size / PAGE_SIZE;
+	uint64_t frames = txns->vol->vol.options->cache_size / pinned_size(txns->vol);
 	unsigned int size = txns->log.last - txns->log.first;
 
-	txns->limit = frames / LIMIT_PART;
-	if (txns->limit > LIMIT_MAX || !frames)
-		txns->limit = LIMIT_MAX;
+	txns->limit = frames / LIMIT_PART < LIMIT_MAX ? frames / LIMIT_PART : LIMIT_MAX;
 	if (txns->limit < LIMIT_MIN)
 		txns->limit = LIMIT_MIN;
 	if (txns->limit > size / 4)

@@ -190,6 +190,7 @@ int fixture_open(struct fixture *f)
 	};
 	int err;
 
+	f->options.cache_size = f->cache_bytes;
 	rcu_register_thread();
 	f->image = (struct image){ .ops = &image_test_ops, .align = 1, .name = f->path };
 	f->image.readonly = f->readonly;

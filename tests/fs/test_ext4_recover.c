@@ -543,6 +543,7 @@ Test(ext4_recover, flushes_keep_the_order)
 	maker_close(&m);
 	recorder.m = &m;
 	recorder.image.name = f.path;
+	f.options.cache_size = config.bytes;
 	rcu_register_thread();
 	cr_assert_eq(cache_create(&cache, &config), 0);
 	cr_assert_eq(ext4_open(&volume, &recorder.image, cache, &f.options), 0);

@@ -98,6 +98,20 @@ Test(ext4_super, readonly_touches_nothing)
 	fixture_finish(&f);
 }
 
+/* What is not committed stays in the cache. */
+Test(ext4_super, refuses_a_cache_too_small_for_the_journal)
+{
+	struct fixture f;
+
+	fixture_format(&f, 256 * MIB, "-b 65536");
+	cr_expect_eq(fixture_open(&f), -EINVAL);
+	cr_expect_eq(f.writes, 0);
+	f.cache_bytes = 32 * MIB;
+	cr_assert_eq(fixture_open(&f), 0);
+	cr_expect_eq(fixture_close(&f), 0);
+	fixture_finish(&f);
+}
+
 Test(ext4_super, readonly_image_is_mounted_readonly)
 {
 	struct fixture f;

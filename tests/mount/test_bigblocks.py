@@ -130,4 +130,4 @@ class Blocks64KBlockMap(Blocks8K):
 class Blocks64KDirect(Blocks8K):
 	block = 65536
 	mkfs = ('-b', '65536')
-	options = test_data.OneMount.options + ('direct_io', 'cache_size=4M')
+	options = test_data.OneMount.options + ('direct_io', 'cache_size=32M')
