@@ -203,13 +203,14 @@ static int fallocate_locked(struct ext4_inode *inode, int mode, loff_t start, lo
 int ext4_fallocate(struct vnode *node, int mode, loff_t pos, loff_t len)
 {
 	struct ext4_inode *inode = EXT4_I(node);
+	loff_t end;
 	int err;
 
 	if (!S_ISREG(vnode_mode(node)))
 		return S_ISDIR(vnode_mode(node)) ? -EISDIR : -ENODEV;
 	if (pos < 0 || len <= 0)
 		return -EINVAL;
-	if (__builtin_add_overflow_p(pos, len, (loff_t)0))
+	if (__builtin_add_overflow(pos, len, &end))
 		return -EFBIG;
 	if (mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE) ||
 	    (mode & FALLOC_FL_PUNCH_HOLE && mode & FALLOC_FL_ZERO_RANGE) ||
@@ -218,7 +219,7 @@ int ext4_fallocate(struct vnode *node, int mode, loff_t pos, loff_t len)
 	if (ext4_is_rofs(ext4_vol(inode)))
 		return -EROFS;
 	pthread_rwlock_wrlock(&inode->lock);
-	err = fallocate_locked(inode, mode, pos, pos + len);
+	err = fallocate_locked(inode, mode, pos, end);
 	pthread_rwlock_unlock(&inode->lock);
 	return err;
 }
