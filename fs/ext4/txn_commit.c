@@ -205,8 +205,10 @@ static void close_running(struct txns *txns, unsigned int blocks)
 	}
 	txns->is_committing = true;
 	txns->claimed = blocks;
-	txns->running = (struct txn){ 0 };
 	INIT_LIST_HEAD(&txns->running.blocks);
+	txns->running.nr = 0;
+	txns->running.revoked = txns->running.freed = (struct txn_ranges){ 0 };
+	/* Read without a lock: it goes from one number to the next. */
 	__atomic_store_n(&txns->running.seq, txns->committing.seq + 1, __ATOMIC_RELEASE);
 	__atomic_store_n(&txns->closed, txns->closed + 1, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&txns->lock);
