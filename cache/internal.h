@@ -37,7 +37,7 @@ struct lru {
 	unsigned long evicted[2];	  /* pages of late; [1]: that had been active */
 };
 
-#define READAHEAD_QUEUE 64
+#define READAHEAD_QUEUE 128
 #define READAHEAD_THREADS 4
 
 struct readahead_request {
@@ -106,6 +106,7 @@ struct cache {
 	unsigned long device_share;	/* frames that FILE folios never take */
 	unsigned long background, hard; /* dirty pages of one level: flush, and wait */
 	unsigned long ra_pages;		/* the most to read ahead; 0: nothing */
+	unsigned long ra_piece;		/* of that by one thread at a time; a power of two */
 	unsigned int run_max;		/* pages of one run, at most RUN_MAX */
 	unsigned int max_order;		/* of folios, but for a mapping's minimum */
 

@@ -21,9 +21,10 @@
  * window begins at the first page that is missing, and its size follows from how far that is.
  *
  * Synchronous windows are read by the caller, who waits for them anyway. Asynchronous ones go to a
- * few threads of the cache, so the reader does not wait for the image; if these are all busy and
- * the queue is full, the window is dropped, and the reader misses later. Folios grow by two orders
- * from one window of a stream to the next.
+ * few threads of the cache, so the reader does not wait for the image, in pieces: while the reader
+ * is at the first one and sets the next window off, others are under way, and the image is never
+ * without work. If the queue is full, what is left of the window is dropped, and the reader misses
+ * later. Folios grow by two orders from one window of a stream to the next, up to a piece.
  *
  * Nothing here is ever an error: what could not be read stays invalid, and who asks for it reads it
  * again and gets the error. Nor does anything here wait: for frames, for folios that others have
@@ -40,6 +41,8 @@
 #include "internal.h"
 
 #define RANDOM_MISSES 100
+#define PIECES 4	/* of the largest window */
+#define PIECE_MIN 16UL	/* pages: a block of 64 KiB is not cut */
 
 struct window {
 	pgoff_t start, end;	/* the pages [start, end) */
@@ -136,6 +139,22 @@ static void set_window(struct file_ra *ra, pgoff_t start, unsigned long size, un
 	w->mark = start + size - async;
 }
 
+/* The page behind the piece with @index. */
+static pgoff_t piece_end(const struct cache *cache, pgoff_t index)
+{
+	return (index | (cache->ra_piece - 1)) + 1;
+}
+
+/* Larger windows end where a piece does, so that those behind them have whole pieces. */
+static unsigned long whole_pieces(const struct cache *cache, pgoff_t start, unsigned long size)
+{
+	pgoff_t end = piece_end(cache, start + size - 1);
+
+	if (size <= cache->ra_piece)
+		return size;
+	return end - start <= cache->ra_pages ? end - start : end - start - cache->ra_piece;
+}
+
 static void count_miss(struct file_ra *ra, bool random)
 {
 	if (random)
@@ -151,10 +170,12 @@ static bool sync_window(struct mapping *mapping, struct file_ra *ra, pgoff_t ind
 	unsigned long max = mapping->cache->ra_pages, size, before;
 	pgoff_t last = __atomic_load_n(&ra->last_read, __ATOMIC_RELAXED);
 
-	/* The window was set off, and no thread has come to it yet: what is left of it. */
+	/* The window was set off, and no thread has come to this piece of it yet. */
 	if (index - last <= 1 && index >= ra->start && index - ra->start < ra->size) {
 		w->start = index;
-		w->end = ra->start + ra->size;
+		w->end = piece_end(mapping->cache, index + wanted - 1);
+		if (w->end > ra->start + ra->size)
+			w->end = ra->start + ra->size;
 		w->mark = ra->start + ra->size - ra->async_size;
 		w->mark = w->mark > index ? w->mark : index;
 		w->order = order_of(w->end - index);
@@ -187,8 +208,9 @@ static bool async_window(struct mapping *mapping, struct file_ra *ra, struct fol
 
 	count_miss(ra, false);
 	if (folio->index == expected && folio->index) {
-		size = next_size(ra->size, max);
-		set_window(ra, ra->start + ra->size, size, size, w);
+		start = ra->start + ra->size;
+		size = whole_pieces(mapping->cache, start, next_size(ra->size, max));
+		set_window(ra, start, size, size, w);
 		return true;
 	}
 	start = next_missing(mapping, index + 1, max);
@@ -310,7 +332,7 @@ bool readahead_sync(struct mapping *mapping, struct file_ra *ra, pgoff_t index,
  * The threads
  */
 
-static bool enqueue(struct readahead *pool, struct mapping *mapping, const struct window *w)
+static bool enqueue_piece(struct readahead *pool, struct mapping *mapping, const struct window *w)
 {
 	bool room;
 
@@ -323,6 +345,25 @@ static bool enqueue(struct readahead *pool, struct mapping *mapping, const struc
 		pthread_cond_signal(&pool->work);
 	}
 	pthread_mutex_unlock(&pool->lock);
+	return room;
+}
+
+/* Return: whether there was room for all of it. */
+static bool enqueue(struct cache *cache, struct mapping *mapping, const struct window *w)
+{
+	struct window piece = *w;
+	bool room = true;
+
+	while (room && piece.start < w->end) {
+		piece.end = piece_end(cache, piece.start);
+		if (piece.end > w->end)
+			piece.end = w->end;
+		if (piece.order > order_of(piece.end - piece.start))
+			piece.order = order_of(piece.end - piece.start);
+		room = enqueue_piece(&cache->readahead, mapping, &piece);
+		piece.start = piece.end;
+		piece.order = w->order;
+	}
 	return room;
 }
 
@@ -349,9 +390,7 @@ void readahead_async(struct mapping *mapping, struct file_ra *ra, struct folio *
 	pthread_mutex_unlock(&ra->lock);
 	if (!any || w.start << PAGE_SHIFT >= (pgoff_t)mapping_size(mapping))
 		return;
-	if (w.order > order_of(w.end - w.start))
-		w.order = order_of(w.end - w.start);
-	if (enqueue(&cache->readahead, mapping, &w))
+	if (enqueue(cache, mapping, &w))
 		count_stat(cache, readahead_async, 1);
 	else
 		count_stat(cache, readahead_dropped, 1);
@@ -441,6 +480,10 @@ int readahead_start(struct cache *cache)
 	cache->ra_pages = cache->config.readahead_bytes >> PAGE_SHIFT;
 	if (cache->ra_pages > cache->nr_frames / 16)
 		cache->ra_pages = cache->nr_frames / 16;
+	cache->ra_piece = cache->ra_pages < PIECES * PIECE_MIN ? PIECE_MIN :
+			  1UL << order_of(cache->ra_pages / PIECES);
+	if (cache->ra_piece > RUN_MAX)
+		cache->ra_piece = RUN_MAX;
 	if (pthread_mutex_init(&pool->lock, NULL) || pthread_cond_init(&pool->work, NULL) ||
 	    pthread_cond_init(&pool->idle, NULL))
 		return -ENOMEM;
