@@ -98,14 +98,14 @@ static unsigned long device_share(unsigned long nr_frames)
 	return share < SHARE_MAX ? share : SHARE_MAX;
 }
 
-static void init_frames(struct cache *cache, char *base)
+static void init_frames(struct cache *cache)
 {
 	unsigned long pfn;
 
 	for (pfn = 0; pfn < cache->nr_frames; pfn++) {
 		struct folio *folio = &cache->frames[pfn];
 
-		folio->address = base + (pfn << PAGE_SHIFT);
+		folio->address = cache->base + (pfn << PAGE_SHIFT);
 		folio->cache = cache;
 		INIT_LIST_HEAD(&folio->lru);
 	}
@@ -121,22 +121,21 @@ static void init_frames(struct cache *cache, char *base)
  */
 int arena_init(struct cache *cache)
 {
-	char *base;
 	int order;
 
 	cache->nr_frames = cache->config.bytes >> PAGE_SHIFT;
 	cache->device_share = device_share(cache->nr_frames);
 	for (order = 0; order <= MAX_FOLIO_ORDER; order++)
 		INIT_LIST_HEAD(&cache->free[order]);
-	if (pthread_mutex_init(&cache->arena_lock, NULL) || cond_init(&cache->frame_freed))
+	if (short_lock_init(&cache->arena_lock) || cond_init(&cache->frame_freed))
 		return -ENOMEM;
 	cache->map_len = (cache->nr_frames << PAGE_SHIFT) + HUGE_PAGE;
 	cache->map = mmap(NULL, cache->map_len, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (cache->map == MAP_FAILED)
 		return -ENOMEM;
-	base = (char *)(((uintptr_t)cache->map + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1));
-	madvise(base, cache->nr_frames << PAGE_SHIFT, MADV_HUGEPAGE);
+	cache->base = (char *)(((uintptr_t)cache->map + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1));
+	madvise(cache->base, cache->nr_frames << PAGE_SHIFT, MADV_HUGEPAGE);
 	cache->frames = aligned_alloc(sizeof(*cache->frames),
 				      cache->nr_frames * sizeof(*cache->frames));
 	if (!cache->frames) {
@@ -144,7 +143,7 @@ int arena_init(struct cache *cache)
 		return -ENOMEM;
 	}
 	memset(cache->frames, 0, cache->nr_frames * sizeof(*cache->frames));
-	init_frames(cache, base);
+	init_frames(cache);
 	return 0;
 }
 
@@ -176,8 +175,10 @@ static void clear_frames(struct folio *folio)
 			set_frame_blocks(frame, kind, 0);
 		frame->mapping = NULL;
 	}
-	if (folio->order)
-		folio[1].nr_valid = folio[1].nr_dirty = 0;
+	if (!folio->order)
+		return;
+	__atomic_store_n(&folio[1].nr_valid, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&folio[1].nr_dirty, 0, __ATOMIC_RELAXED);
 }
 
 /**

@@ -16,6 +16,20 @@
 #define FILE_FLUSHERS 4
 #define DEVICE_FLUSHERS 1
 
+int short_lock_init(pthread_mutex_t *lock)
+{
+	pthread_mutexattr_t attr;
+	int err;
+
+	err = pthread_mutexattr_init(&attr);
+	if (err)
+		return err;
+	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+	err = pthread_mutex_init(lock, &attr);
+	pthread_mutexattr_destroy(&attr);
+	return err;
+}
+
 int cond_init(pthread_cond_t *cond)
 {
 	pthread_condattr_t attr;
@@ -77,7 +91,7 @@ int cache_create(struct cache **out, const struct cache_config *config)
 	cache->hard = cache->nr_frames * 3 / 10;
 	cache->run_max = cache->nr_frames / 8 < RUN_MAX ? cache->nr_frames / 8 : RUN_MAX;
 	cache->max_order = max_order(cache->nr_frames);
-	pthread_mutex_init(&cache->lru_lock, NULL);
+	short_lock_init(&cache->lru_lock);
 	lru_init(cache);
 	workingset_init(cache);
 	err = start_flushers(cache);

@@ -18,10 +18,18 @@
  * A read for an open file has more than it wants read into the cache before, unless it looks like a
  * random one (readahead.c).
  *
+ * A read of one page that is in steady use takes no reference: it copies, and looks afterwards
+ * whether any folio has left the mapping meanwhile. So hits by several threads write to no line of
+ * memory that they share, and no atomic operation holds the copy up.
+ *
  * The size is read before the folios are looked for, and again after: bytes that are returned are
  * below both.
  */
 #include "internal.h"
+
+/* Of a folio in steady use: to be used once more changes nothing. */
+#define FOLIO_IN_USE (FOLIO_ACTIVE | FOLIO_REFERENCED)
+#define FETCH_AHEAD 1024 /* bytes: by then the processor has seen the pattern */
 
 /**
  * filemap_get_folio() - Look one folio up.
@@ -200,7 +208,7 @@ int filemap_add_folio(struct mapping *mapping, struct folio *folio, pgoff_t inde
 
 	cache_assert(!(index & ((1UL << folio->order) - 1)));
 	cache_assert(folio->order >= mapping->min_order);
-	folio->index = index;
+	__atomic_store_n(&folio->index, index, __ATOMIC_RELAXED); /* read_in_place() may look */
 	folio->block_shift = mapping->block_shift;
 	folio->mapping = mapping;
 	folio_lock(folio);
@@ -324,8 +332,10 @@ static void batch_add(struct folio_batch *batch, struct folio *folio)
 }
 
 /*
- * Takes what is there, without a gap from the first folio on, up to one with a readahead mark. Whether the last one wanted has been
- * reached is asked when it has been taken: there is no step of the walk past it.
+ * Takes what is there, without a gap from the first folio on, up to one with a readahead mark.
+ * Whether the last one wanted has been reached is asked when it has been taken: there is no step of
+ * the walk past it. A walk that has to start again in the middle could meet a new folio that reaches
+ * back over those taken: it ends there.
  */
 static void collect(struct mapping *mapping, const struct read_range *range,
 		    struct folio_batch *batch)
@@ -336,9 +346,9 @@ static void collect(struct mapping *mapping, const struct read_range *range,
 
 	rcu_read_lock();
 	for (folio = xas_load(&xas);; folio = xas_next(&xas)) {
-		if (xas_retry(&xas, folio))
+		if (xas_retry(&xas, folio) && !batch->nr)
 			continue;
-		if (!folio || xa_is_value(folio) || xa_is_sibling(folio) || !folio_try_get(folio))
+		if (!folio || xa_is_value(folio) || xa_is_internal(folio) || !folio_try_get(folio))
 			break;
 		if (folio != xas_reload(&xas) || !wanted_valid(range, folio)) {
 			folio_put(folio);
@@ -547,6 +557,79 @@ static int get_readable(struct mapping *mapping, struct file_ra *ra, loff_t pos,
 	return filemap_get_pages(mapping, pos, n, batch);
 }
 
+/*
+ * The frame that holds a page, by the tree alone; NULL when no folio does. Starts to fetch its first
+ * bytes, before its struct has been looked at.
+ */
+static struct folio *find_frame(struct mapping *mapping, pgoff_t index, size_t offset,
+				struct folio **folio)
+{
+	struct cache *cache = mapping->cache;
+	XA_STATE(xas, &mapping->i_pages, index);
+	struct folio *frame;
+	size_t at;
+
+	rcu_read_lock();
+	do
+		*folio = frame = xas_load(&xas);
+	while (xas_retry(&xas, frame));
+	if (!frame || xa_is_value(frame)) {
+		frame = NULL;
+	} else {
+		frame += xas_distance(&xas);
+		for (at = 0; at < FETCH_AHEAD; at += 64)
+			__builtin_prefetch(cache->base + offset + at +
+					   ((size_t)(frame - cache->frames) << PAGE_SHIFT));
+	}
+	rcu_read_unlock();
+	return frame;
+}
+
+/*
+ * Copies bytes that lie in one page, without a reference on its folio: no other thread's line of
+ * memory is written to, and nothing waits for an atomic operation.
+ *
+ * The folio may leave the mapping meanwhile, and its frame hold other bytes: then the mapping has
+ * counted a removal before, and what was copied is void. A folio that needs more than to be copied
+ * from (its use is to be noted, a window is due) is not for this way.
+ *
+ * Return: @len; or 0: it takes the longer way.
+ */
+static size_t read_in_place(struct mapping *mapping, pgoff_t *last_read, loff_t pos, void *buf,
+			    size_t len)
+{
+	unsigned int removals = __atomic_load_n(&mapping->removals, __ATOMIC_ACQUIRE), flags;
+	pgoff_t last = __atomic_load_n(last_read, __ATOMIC_RELAXED), index = pos >> PAGE_SHIFT;
+	unsigned int shift = mapping->block_shift, blocks;
+	size_t offset = pos & (PAGE_SIZE - 1);
+	struct folio *folio, *frame;
+
+	if (shift > PAGE_SHIFT)
+		return 0; /* the block's bit lies with another frame */
+	frame = find_frame(mapping, index, offset, &folio);
+	/* While a folio is split, slots of its parts have it for a moment. */
+	if (!frame || __atomic_load_n(&folio->index, __ATOMIC_RELAXED) + (frame - folio) != index)
+		return 0;
+	flags = folio_flags(folio);
+	if ((flags & (FOLIO_READAHEAD | FOLIO_AHEAD)) ||
+	    (index != last && (flags & FOLIO_IN_USE) != FOLIO_IN_USE))
+		return 0;
+	blocks = (2U << ((offset + len - 1) >> shift)) - (1U << (offset >> shift));
+	if ((frame_blocks(frame, BLOCKS_VALID) & blocks) != blocks)
+		return 0;
+	frame_copy_to(buf, frame, offset, len);
+	cmm_smp_rmb(); /* the bytes before the count: see filemap_removed() */
+	if (__atomic_load_n(&mapping->removals, __ATOMIC_RELAXED) != removals ||
+	    mapping_size(mapping) < pos + (loff_t)len)
+		return 0;
+	if (index != last)
+		__atomic_store_n(last_read, index, __ATOMIC_RELAXED);
+	count_stat(mapping->cache, hits, 1);
+	count_stat(mapping->cache, read_batches, 1);
+	count_stat(mapping->cache, read_folios, 1);
+	return len;
+}
+
 ssize_t filemap_read_ra(struct mapping *mapping, struct file_ra *ra, loff_t pos, void *buf,
 			size_t len)
 {
@@ -555,6 +638,9 @@ ssize_t filemap_read_ra(struct mapping *mapping, struct file_ra *ra, loff_t pos,
 	size_t n, done = 0;
 	int err = 0;
 
+	if (len - 1 < PAGE_SIZE - (pos & (PAGE_SIZE - 1)))
+		done = read_in_place(mapping, ra ? &ra->last_read : &mapping->last_read, pos, buf,
+				     len);
 	while (done < len) {
 		size = mapping_size(mapping);
 		end = len - done < (uint64_t)(size > pos ? size - pos : 0)

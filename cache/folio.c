@@ -504,6 +504,13 @@ static void zero_bytes(void *to, size_t len)
 }
 #endif
 
+/* Bytes of one frame, whoever has it now. */
+void frame_copy_to(void *dst, const struct folio *frame, size_t offset, size_t len)
+{
+	cache_assert(offset + len <= PAGE_SIZE);
+	copy_bytes(dst, (char *)frame->address + offset, len);
+}
+
 void folio_copy_to(void *dst, const struct folio *folio, size_t offset, size_t len)
 {
 	cache_assert(offset + len <= folio_size(folio));

@@ -89,18 +89,19 @@ struct flusher {
 	pthread_t threads[FLUSHERS_MAX];
 };
 
-/* Some threads' counters, apart from other threads': stats.c. Only the counters are used. */
+/* One thread's counters; the first shard is those of all who have none: stats.c. */
 struct stats_shard {
 	struct cache_stats stats;
 } __attribute__((aligned(64)));
 
-#define STATS_SHARDS 16
+#define STATS_SHARDS 32
 
 struct cache {
 	/* constant */
 	struct cache_config config;
 	void *map;
 	size_t map_len;
+	char *base;			/* first byte of the first frame */
 	struct folio *frames;
 	unsigned long nr_frames;
 	unsigned long device_share;	/* frames that FILE folios never take */
@@ -135,13 +136,23 @@ struct cache {
 extern __thread unsigned int stats_own_shard; /* + 1 */
 unsigned int stats_choose_shard(void);
 
-static inline unsigned int stats_shard(void)
+static inline struct cache_stats *own_stats(struct cache *cache)
 {
-	return stats_own_shard ? stats_own_shard - 1 : stats_choose_shard();
+	unsigned int shard = stats_own_shard ? stats_own_shard - 1 : stats_choose_shard();
+
+	return &cache->shards[shard].stats;
 }
 
-#define count_stat(cache, field, n)                                                                \
-	__atomic_fetch_add(&(cache)->shards[stats_shard()].stats.field, (n), __ATOMIC_RELAXED)
+/* Of own_stats(): the first shard is shared. */
+static inline void stats_add(uint64_t *counter, uint64_t n)
+{
+	if (stats_own_shard > 1)
+		__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+	else
+		__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+}
+
+#define count_stat(cache, field, n) stats_add(&own_stats(cache)->field, n)
 
 static inline uint64_t now_ns(void)
 {
@@ -156,6 +167,8 @@ static inline struct flusher *mapping_flusher(struct mapping *mapping)
 	return &mapping->cache->flushers[mapping->level];
 }
 
+/* A lock held for moments only: who finds it taken spins before it sleeps. Return: an errno. */
+int short_lock_init(pthread_mutex_t *lock);
 /* A condition variable whose timed waits are on CLOCK_MONOTONIC. */
 int cond_init(pthread_cond_t *cond);
 /* Waits until @when (now_ns() time). */
@@ -267,6 +280,7 @@ unsigned int folio_set_dirty(struct folio *folio, size_t offset, size_t len);
 unsigned int folio_clear_dirty(struct folio *folio, size_t offset, size_t len);
 unsigned int folio_begin_write(struct folio *folio, unsigned int *pages);
 unsigned int folio_end_write(struct folio *folio, bool failed, unsigned int *redirtied);
+void frame_copy_to(void *dst, const struct folio *frame, size_t offset, size_t len);
 bool folio_freeze(struct folio *folio, unsigned int expected);
 void folio_end_writeback(struct folio *folio);
 
@@ -310,6 +324,15 @@ struct folio *filemap_create_folio(struct mapping *mapping, pgoff_t index, pgoff
 				   bool write, bool wait, int *err);
 struct folio *filemap_grab_range(struct mapping *mapping, pgoff_t index, pgoff_t pages, int *err);
 void filemap_wait_frozen(struct mapping *mapping);
+/*
+ * Folios have left their slots: who read their bytes without a reference shall know before the
+ * frames are used again. Context: XArray lock.
+ */
+static inline void filemap_removed(struct mapping *mapping)
+{
+	__atomic_store_n(&mapping->removals, mapping->removals + 1, __ATOMIC_RELEASE);
+}
+
 /* Reads a run of locked folios, with the counting. */
 int filemap_read_run(struct mapping *mapping, struct folio **folios, unsigned int nr);
 

@@ -82,6 +82,7 @@ struct mapping {
 	errseq_t wb_err;
 	pthread_rwlock_t invalidate_lock; /* prefers writers */
 	bool exiting;			/* no shadows any more: it is being torn down; atomic */
+	unsigned int removals;		/* batches of folios taken out; atomic, under the XArray lock */
 	pgoff_t last_read;		/* folio that the last read ended in; a hint, atomic */
 	unsigned int readaheads;	/* windows queued or being read: readahead.c; atomic */
 

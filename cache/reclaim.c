@@ -250,6 +250,7 @@ static bool evict_locked(struct mapping *mapping, struct folio *folio, bool *dir
 	}
 	xas_store(&xas, workingset_eviction(mapping, folio));
 	cache_assert(!xas_error(&xas)); /* the slot is there */
+	filemap_removed(mapping);
 	__atomic_fetch_sub(&mapping->nrpages, 1UL << folio->order, __ATOMIC_RELAXED);
 	folio->mapping = NULL;
 	xas_unlock(&xas);

@@ -18,7 +18,7 @@
 /* Makes a frame of a frozen folio the first one of a folio of its own, locked. */
 static void make_part(const struct folio *folio, struct folio *part, unsigned int order)
 {
-	part->index = folio->index + (part - folio);
+	__atomic_store_n(&part->index, folio->index + (part - folio), __ATOMIC_RELAXED);
 	part->mapping = folio->mapping;
 	part->order = order;
 	part->block_shift = folio->block_shift;

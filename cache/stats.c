@@ -2,22 +2,65 @@
 /*
  * What the cache did, and how full it is.
  *
- * Each thread counts in one of a few shards, which it chooses at its first count, so that threads
- * do not pull the same line of memory to and fro. Reading adds them up, without a lock: figures of
- * one answer may be a few operations apart.
+ * Each thread has a shard of the counters for itself, from its first count to its end, so that
+ * counting is an addition in memory that no other thread writes to. Those who find all taken share
+ * the first one, with atomic additions. Reading adds the shards up, without a lock: figures of one
+ * answer may be a few operations apart. A shard is given back with release and taken with acquire,
+ * so its next owner goes on from the last one's counts.
  */
 #include "internal.h"
 
 #define NR_COUNTERS (offsetof(struct cache_stats, bound_bytes) / sizeof(uint64_t))
+#define SHARED 1U /* in the bitmap of those taken: never free */
 
 __thread unsigned int stats_own_shard;
 
+static uint64_t taken = SHARED; /* atomic */
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_key;
+static bool have_key;
+
+static void thread_ends(void *bit)
+{
+	stats_own_shard = 0;
+	__atomic_fetch_and(&taken, ~(uint64_t)(uintptr_t)bit, __ATOMIC_RELEASE);
+}
+
+static void make_key(void)
+{
+	have_key = !pthread_key_create(&thread_key, thread_ends);
+}
+
+static_assert(STATS_SHARDS < 64 && sizeof(void *) == 8, "a shard has its bit in a pointer");
+
+/* Return: a free shard, which is taken now, or 0. */
+static unsigned int take_shard(void)
+{
+	uint64_t old = __atomic_load_n(&taken, __ATOMIC_RELAXED);
+	unsigned int shard;
+
+	do {
+		shard = __builtin_ctzll(~old);
+		if (shard >= STATS_SHARDS)
+			return 0;
+	} while (!__atomic_compare_exchange_n(&taken, &old, old | 1ULL << shard, true,
+					      __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+	return shard;
+}
+
 unsigned int stats_choose_shard(void)
 {
-	static unsigned int next;
+	unsigned int shard = 0;
 
-	stats_own_shard = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED) % STATS_SHARDS + 1;
-	return stats_own_shard - 1;
+	pthread_once(&key_once, make_key);
+	if (have_key)
+		shard = take_shard();
+	if (shard && pthread_setspecific(thread_key, (void *)(1UL << shard))) {
+		thread_ends((void *)(1UL << shard));
+		shard = 0;
+	}
+	stats_own_shard = shard + 1;
+	return shard;
 }
 
 static void add_shard(struct cache_stats *sum, const struct cache_stats *shard)

@@ -109,6 +109,7 @@ static void remove_folios(struct mapping *mapping, struct folio **folios, unsign
 		folios[i]->mapping = NULL;
 		pages += 1UL << folios[i]->order;
 	}
+	filemap_removed(mapping);
 	__atomic_fetch_sub(&mapping->nrpages, pages, __ATOMIC_RELAXED);
 	xas_unlock(&xas);
 	for (i = 0; i < nr; i++) {

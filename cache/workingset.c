@@ -277,7 +277,7 @@ void workingset_clear(struct mapping *mapping, pgoff_t first, pgoff_t last)
 
 void workingset_init(struct cache *cache)
 {
-	pthread_mutex_init(&cache->shadows.lock, NULL);
+	short_lock_init(&cache->shadows.lock);
 	INIT_LIST_HEAD(&cache->shadows.list);
 	cache->shadows.max = cache->nr_frames >> (XA_CHUNK_SHIFT - 3);
 }

@@ -311,6 +311,22 @@ static inline void *xas_reload(struct xa_state *xas)
 	return xa_entry(xas->xa, node, offset) == sibling ? entry : XA_RETRY_ENTRY;
 }
 
+/**
+ * xas_distance() - How far behind the first index of the entry just loaded is the cursor's index?
+ *
+ * Context: RCU or xa_lock, since the load.
+ */
+static inline unsigned long xas_distance(const struct xa_state *xas)
+{
+	const struct xa_node *node = xas->xa_node;
+	unsigned long first;
+
+	if (!xas_is_node(xas))
+		return 0;
+	first = (unsigned long)xas->xa_offset << node->shift;
+	return (xas->xa_index & ((XA_CHUNK_SIZE << node->shift) - 1)) - first;
+}
+
 void *xas_load(struct xa_state *xas);
 void *xas_store(struct xa_state *xas, void *entry);
 void *xas_find(struct xa_state *xas, unsigned long max);
