@@ -27,7 +27,7 @@
 static_assert(sizeof(struct folio) == 64, "a folio's struct is one cache line");
 #define WAIT_NS (10 * MSEC)
 #define SHARE_MIN 32 /* frames */
-#define SHARE_MAX 1024
+#define SHARE_MAX 256
 
 static void buddy_put(struct cache *cache, struct folio *folio, unsigned int order)
 {

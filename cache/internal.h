@@ -308,7 +308,7 @@ void workingset_init(struct cache *cache);
 void workingset_finish(struct cache *cache);
 /* xas_set_update() with it on every cursor that stores to a mapping's array. */
 void workingset_update_node(struct xa_node *node);
-long workingset_lean(struct lru *lru, long least, long most);
+long workingset_lean(struct lru *lru, long most);
 void *workingset_eviction(struct mapping *mapping, struct folio *folio);
 void workingset_activation(struct folio *folio);
 void workingset_refault(struct folio *folio, void *shadow);

@@ -4,11 +4,12 @@
  *
  * Each level has two lists. A folio starts on the inactive one; a second access moves it to the
  * active one, and so does its return soon after an eviction (workingset.c). When the inactive list
- * has become low, the oldest active folios go back: one that was used since it became active, to
- * the young end of the inactive list, where one access makes it active again. The others have had
- * their chance and go to the old end. How long the inactive list is to be follows from the size of
- * the cache, inactive x sqrt(10 x GiB) = active, both the same below 1 GiB, and from what evicted
- * folios that come back say of it.
+ * has become low, the oldest active folios go back to its young end, where one access makes them
+ * active again if they had one before. How long the inactive list is to be follows from the size of
+ * the cache, inactive x sqrt(10 x GiB) = active, both the same below 1 GiB, give or take a fifth by
+ * what evicted folios that come back say of it. More than that would win a little with uses that
+ * keep to a law, and lose much when they move elsewhere; to tell the active folios that were not
+ * used again from the others, and let them go first, was no gain either.
  *
  * Reclaim looks at the oldest inactive folios: one that nobody uses and that is clean leaves its
  * mapping, and a shadow in its place. One that is locked, dirty or being written goes to the young
@@ -51,7 +52,7 @@
 #include "internal.h"
 
 #define SCAN_ACTIVE_MAX (4 * RECLAIM_BATCH) /* pages */
-#define INACTIVE_LEAST 32 /* a part of the level's pages */
+#define LEAN_MAX 5 /* a part of the inactive list's share */
 
 static inline enum lru_list folio_list(const struct folio *folio)
 {
@@ -106,8 +107,7 @@ static bool inactive_is_low(struct lru *lru)
 	while (gib && (ratio + 1) * (ratio + 1) <= 10 * gib)
 		ratio++;
 	share = total / (ratio + 1);
-	share += workingset_lean(lru, (long)(total / INACTIVE_LEAST) - share,
-				 (long)(total - total / INACTIVE_LEAST) - share);
+	share += workingset_lean(lru, share / LEAN_MAX);
 	return (long)lru->nr[LRU_INACTIVE] < share;
 }
 
@@ -127,8 +127,6 @@ static unsigned long deactivate_some(struct lru *lru)
 		folio_clear_flags(folio, FOLIO_ACTIVE);
 		folio_set_flags(folio, FOLIO_WORKINGSET);
 		lru_link(folio);
-		if (!(folio_flags(folio) & FOLIO_REFERENCED))
-			list_move_tail(&folio->lru, &lru->list[LRU_INACTIVE]);
 	}
 	return done;
 }

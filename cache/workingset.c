@@ -143,13 +143,12 @@ static void move_border(struct lru *lru, bool workingset, long pages)
 
 /**
  * workingset_lean() - How many pages more than by its share is the inactive list to have?
- * @least: a bound, which is where it goes on from if it is passed; negative
- * @most: the other one
+ * @most: a bound, of fewer pages as well, which is where it goes on from if it is passed
  */
-long workingset_lean(struct lru *lru, long least, long most)
+long workingset_lean(struct lru *lru, long most)
 {
 	long lean = __atomic_load_n(&lru->lean, __ATOMIC_RELAXED);
-	long bounded = lean < least ? least : lean > most ? most : lean;
+	long bounded = lean < -most ? -most : lean > most ? most : lean;
 
 	if (bounded != lean)
 		__atomic_store_n(&lru->lean, bounded, __ATOMIC_RELAXED);

@@ -201,29 +201,9 @@ Test(workingset, a_refault_moves_the_border_towards_its_list)
 	/* One that was gone too long would not have been kept by either. */
 	workingset_refault(folio, xa_mk_value(500 << 1 | 1));
 	cr_assert_eq(lru->lean, -11);
-	cr_assert_eq(workingset_lean(lru, -5, 5), -5);
+	cr_assert_eq(workingset_lean(lru, 5), -5);
 	cr_assert_eq(lru->lean, -5);
 	folio_put(folio);
-	done();
-}
-
-Test(workingset, active_folios_that_nobody_used_go_first)
-{
-	unsigned int gone = 0;
-	pgoff_t index;
-
-	setup(ROOM);
-	scan(0, 100);
-	scan(0, 100);
-	scan(0, 50); /* since they became active */
-	scan(1000, 100);
-	scan(1000, 100);
-	scan(2000, 64);
-	for (index = 0; index < 50; index++) {
-		cr_assert(!xa_is_value(entry_at(index)));
-		gone += xa_is_value(entry_at(50 + index));
-	}
-	cr_assert_gt(gone, 10);
 	done();
 }
 
