@@ -37,6 +37,7 @@ struct cache_stats {
 	uint64_t refault_activations, refault_restores;	/* of refaults: taken in as active; had been */
 	uint64_t shadow_nodes_freed;
 	uint64_t readahead_sync, readahead_async;	/* windows */
+	uint64_t readahead_files;		/* small files read ahead with others */
 	uint64_t readahead_pages, readahead_hits;	/* read ahead; of these, folios used later */
 	uint64_t readahead_wasted;			/* pages read ahead, evicted unused */
 	uint64_t readahead_errors, readahead_dropped;	/* runs that failed, windows not tried */

@@ -40,8 +40,14 @@ struct lru {
 #define READAHEAD_QUEUE 128
 #define READAHEAD_THREADS 4
 
+struct readahead_files {
+	unsigned int nr;
+	struct mapping *mappings[READAHEAD_FILES]; /* pinned */
+};
+
 struct readahead_request {
-	struct mapping *mapping; /* NULL: cancelled */
+	struct readahead_files *files; /* NULL: a window */
+	struct mapping *mapping;       /* of the window; NULL: cancelled */
 	pgoff_t start, end, mark;
 	unsigned int order;
 };

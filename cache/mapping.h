@@ -39,6 +39,9 @@ struct folio_batch {
  *	at or past the mapping's size are zeroed. Calls folio_mark_uptodate() on each folio that has
  *	become right, or folio_mark_valid() for the part of it that has; returns 0, or the first
  *	error (blocks that are not valid then failed). May sleep.
+ * @read_files: The same for folios of several mappings, all with these ops, in one go; each mapping's
+ *	folios follow each other. Only ever ahead of a reader: errors are of no interest. NULL: is
+ *	not done.
  * @write_folios: Write the WRITING blocks of a contiguous run of folios that are locked and
  *	under WRITEBACK. Must folio_unlock() every one of them once the place of each block is
  *	settled and the owner's state of the folio (RESERVED) is brought up to date, before it
@@ -57,6 +60,7 @@ struct folio_batch {
  */
 struct mapping_ops {
 	int (*read_folios)(struct mapping *mapping, struct folio **folios, unsigned int nr);
+	void (*read_files)(struct folio **folios, unsigned int nr);
 	int (*write_folios)(struct mapping *mapping, struct folio **folios, unsigned int nr);
 	int (*reserve)(struct mapping *mapping, struct folio *folio, size_t offset, size_t len);
 	void (*unreserve)(struct mapping *mapping, struct folio *folio, size_t offset, size_t len);
@@ -142,6 +146,15 @@ void folio_batch_release(struct folio_batch *batch);
 ssize_t filemap_read(struct mapping *mapping, loff_t pos, void *buf, size_t len);
 ssize_t filemap_read_ra(struct mapping *mapping, struct file_ra *ra, loff_t pos, void *buf,
 			size_t len);
+
+/*
+ * Several small files will be wanted soon: reads the beginning of each in the background, all with
+ * one call of ops->read_files(), as far as the limit of readahead goes.
+ * @mappings: pinned (ops->pin()); each is unpinned when that is done, or cannot be
+ * @nr: at most READAHEAD_FILES
+ */
+#define READAHEAD_FILES 64
+void readahead_files(struct cache *cache, struct mapping **mappings, unsigned int nr);
 
 /*
  * Writing: copies @len bytes to [pos, pos + len), block by block through ops->reserve(), reads what

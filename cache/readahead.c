@@ -26,12 +26,16 @@
  * without work. If the queue is full, what is left of the window is dropped, and the reader misses
  * later. Folios grow by two orders from one window of a stream to the next, up to a piece.
  *
+ * Small files that are wanted soon (who reads a directory through reads them one after another; only
+ * their owner can know that) are read by one of the threads, with one call of the owner's for all:
+ * what lies side by side on the image is one transfer then.
+ *
  * Nothing here is ever an error: what could not be read stays invalid, and who asks for it reads it
  * again and gets the error. Nor does anything here wait: for frames, for folios that others have
  * locked, or, in a thread, for the invalidate lock. Whatever that would cost ends the window.
  *
  * A queued window does not keep its mapping alive: truncate_all() takes it off the queue, and waits
- * for the threads that are at work for the mapping.
+ * for the threads that are at work for the mapping. Several files are pinned by their owner.
  *
  * Locks: file_ra's lock for its window. The readahead lock for the queue, and the mappings' fields
  * for it; no other lock is taken under either. Folio locks of new folios in rising order.
@@ -43,6 +47,7 @@
 #define RANDOM_MISSES 100
 #define PIECES 4	/* of the largest window */
 #define PIECE_MIN 16UL	/* pages: a block of 64 KiB is not cut */
+#define FILE_PART 8	/* of the limit is the most for one of several files */
 
 struct window {
 	pgoff_t start, end;	/* the pages [start, end) */
@@ -332,16 +337,16 @@ bool readahead_sync(struct mapping *mapping, struct file_ra *ra, pgoff_t index,
  * The threads
  */
 
-static bool enqueue_piece(struct readahead *pool, struct mapping *mapping, const struct window *w)
+static bool enqueue(struct readahead *pool, const struct readahead_request *request)
 {
 	bool room;
 
 	pthread_mutex_lock(&pool->lock);
 	room = pool->nr < READAHEAD_QUEUE;
 	if (room) {
-		pool->queue[(pool->head + pool->nr++) % READAHEAD_QUEUE] =
-			(struct readahead_request){mapping, w->start, w->end, w->mark, w->order};
-		__atomic_fetch_add(&mapping->readaheads, 1, __ATOMIC_RELEASE);
+		pool->queue[(pool->head + pool->nr++) % READAHEAD_QUEUE] = *request;
+		if (request->mapping)
+			__atomic_fetch_add(&request->mapping->readaheads, 1, __ATOMIC_RELEASE);
 		pthread_cond_signal(&pool->work);
 	}
 	pthread_mutex_unlock(&pool->lock);
@@ -349,20 +354,21 @@ static bool enqueue_piece(struct readahead *pool, struct mapping *mapping, const
 }
 
 /* Return: whether there was room for all of it. */
-static bool enqueue(struct cache *cache, struct mapping *mapping, const struct window *w)
+static bool enqueue_window(struct mapping *mapping, const struct window *w)
 {
-	struct window piece = *w;
+	struct readahead_request piece = {.mapping = mapping, .mark = w->mark, .end = w->start};
+	struct cache *cache = mapping->cache;
 	bool room = true;
 
-	while (room && piece.start < w->end) {
+	while (room && piece.end < w->end) {
+		piece.start = piece.end;
 		piece.end = piece_end(cache, piece.start);
 		if (piece.end > w->end)
 			piece.end = w->end;
-		if (piece.order > order_of(piece.end - piece.start))
-			piece.order = order_of(piece.end - piece.start);
-		room = enqueue_piece(&cache->readahead, mapping, &piece);
-		piece.start = piece.end;
-		piece.order = w->order;
+		piece.order = order_of(piece.end - piece.start);
+		if (piece.order > w->order)
+			piece.order = w->order;
+		room = enqueue(&cache->readahead, &piece);
 	}
 	return room;
 }
@@ -390,7 +396,7 @@ void readahead_async(struct mapping *mapping, struct file_ra *ra, struct folio *
 	pthread_mutex_unlock(&ra->lock);
 	if (!any || w.start << PAGE_SHIFT >= (pgoff_t)mapping_size(mapping))
 		return;
-	if (enqueue(cache, mapping, &w))
+	if (enqueue_window(mapping, &w))
 		count_stat(cache, readahead_async, 1);
 	else
 		count_stat(cache, readahead_dropped, 1);
@@ -410,28 +416,129 @@ static void serve(const struct readahead_request *request)
 	filemap_invalidate_unlock_shared(mapping);
 }
 
+/* New folios for the beginning of a file. Return: how many. */
+static unsigned int new_folios(struct mapping *mapping, unsigned long most, struct folio **folios)
+{
+	pgoff_t end = (mapping_size(mapping) + PAGE_SIZE - 1) >> PAGE_SHIFT, index = 0;
+	struct window w = {.end = end < most ? end : most, .mark = NO_MARK};
+	unsigned int nr = 0;
+	bool stop = false;
+
+	w.order = order_of(w.end);
+	while (index < w.end && !stop) {
+		struct folio *folio = new_folio(mapping, &w, &index, &stop);
+
+		if (folio)
+			folios[nr++] = folio;
+	}
+	return nr;
+}
+
+static void read_files(struct cache *cache, struct folio **folios, unsigned int nr)
+{
+	struct mapping *mapping = folios[0]->mapping;
+	unsigned long pages = 0;
+	unsigned int i;
+
+	mapping->ops->read_files(folios, nr);
+	for (i = 0; i < nr; i++) {
+		pages += 1UL << folios[i]->order;
+		folio_unlock(folios[i]);
+		folio_put(folios[i]);
+	}
+	count_stat(cache, readahead_pages, pages);
+	count_stat(cache, read_bytes, (uint64_t)pages << PAGE_SHIFT);
+}
+
+static void serve_files(struct cache *cache, struct readahead_files *files)
+{
+	unsigned long left = cache->ra_pages < RUN_MAX ? cache->ra_pages : RUN_MAX;
+	struct folio *folios[RUN_MAX];
+	unsigned int i, at, locked = 0, nr = 0;
+
+	for (i = 0; i < files->nr && left; i++) {
+		struct mapping *mapping = files->mappings[i];
+
+		if (pthread_rwlock_tryrdlock(&mapping->invalidate_lock))
+			continue;
+		files->mappings[i] = files->mappings[locked];
+		files->mappings[locked++] = mapping;
+		at = nr;
+		nr += new_folios(mapping, left < cache->ra_pages / FILE_PART ? left :
+				 cache->ra_pages / FILE_PART, &folios[nr]);
+		for (; at < nr; at++)
+			left -= left < 1UL << folios[at]->order ? left : 1UL << folios[at]->order;
+	}
+	if (nr)
+		read_files(cache, folios, nr);
+	for (i = 0; i < files->nr; i++) {
+		if (i < locked)
+			filemap_invalidate_unlock_shared(files->mappings[i]);
+		files->mappings[i]->ops->unpin(files->mappings[i]);
+	}
+	free(files);
+}
+
+/**
+ * readahead_files() - Several small files will be wanted soon: mapping.h.
+ *
+ * Context: Does not wait for I/O. No lock of the mappings' owners held.
+ */
+void readahead_files(struct cache *cache, struct mapping **mappings, unsigned int nr)
+{
+	struct readahead_request request = {.files = NULL};
+	unsigned int i;
+
+	if (cache->ra_pages >= FILE_PART)
+		request.files = malloc(sizeof(*request.files));
+	if (request.files) {
+		request.files->nr = nr;
+		memcpy(request.files->mappings, mappings, nr * sizeof(*mappings));
+		if (enqueue(&cache->readahead, &request)) {
+			count_stat(cache, readahead_files, nr);
+			return;
+		}
+		count_stat(cache, readahead_dropped, 1);
+	}
+	for (i = 0; i < nr; i++)
+		mappings[i]->ops->unpin(mappings[i]);
+	free(request.files);
+}
+
+/* The lock is held, and released meanwhile. */
+static void serve_next(struct cache *cache)
+{
+	struct readahead *pool = &cache->readahead;
+	struct readahead_request request = pool->queue[pool->head];
+
+	pool->head = (pool->head + 1) % READAHEAD_QUEUE;
+	pool->nr--;
+	if (!request.mapping && !request.files) /* cancelled */
+		return;
+	pthread_mutex_unlock(&pool->lock);
+	if (request.files)
+		serve_files(cache, request.files);
+	else
+		serve(&request);
+	pthread_mutex_lock(&pool->lock);
+	if (!request.mapping)
+		return;
+	__atomic_fetch_sub(&request.mapping->readaheads, 1, __ATOMIC_RELEASE);
+	pthread_cond_broadcast(&pool->idle);
+}
+
 static void *readahead_main(void *arg)
 {
-	struct readahead *pool = arg;
-	struct readahead_request request;
+	struct cache *cache = arg;
+	struct readahead *pool = &cache->readahead;
 
 	rcu_register_thread();
 	pthread_mutex_lock(&pool->lock);
 	while (!pool->stop) {
-		if (!pool->nr) {
+		if (pool->nr)
+			serve_next(cache);
+		else
 			pthread_cond_wait(&pool->work, &pool->lock);
-			continue;
-		}
-		request = pool->queue[pool->head];
-		pool->head = (pool->head + 1) % READAHEAD_QUEUE;
-		pool->nr--;
-		if (!request.mapping) /* cancelled */
-			continue;
-		pthread_mutex_unlock(&pool->lock);
-		serve(&request);
-		pthread_mutex_lock(&pool->lock);
-		__atomic_fetch_sub(&request.mapping->readaheads, 1, __ATOMIC_RELEASE);
-		pthread_cond_broadcast(&pool->idle);
 	}
 	pthread_mutex_unlock(&pool->lock);
 	rcu_unregister_thread();
@@ -491,7 +598,7 @@ int readahead_start(struct cache *cache)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	while (cache->ra_pages && pool->nr_threads < READAHEAD_THREADS && !err) {
-		err = pthread_create(&pool->threads[pool->nr_threads], NULL, readahead_main, pool);
+		err = pthread_create(&pool->threads[pool->nr_threads], NULL, readahead_main, cache);
 		pool->nr_threads += !err;
 	}
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

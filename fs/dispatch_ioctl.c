@@ -136,6 +136,7 @@ static void copy_stats(struct foliofs_stats *out, const struct cache_stats *cs)
 	COPY(shadow_nodes_freed);
 	COPY(readahead_sync);
 	COPY(readahead_async);
+	COPY(readahead_files);
 	COPY(readahead_pages);
 	COPY(readahead_hits);
 	COPY(readahead_wasted);

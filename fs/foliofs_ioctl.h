@@ -30,7 +30,7 @@ struct foliofs_stats {
 	__u64 evictions, evictions_compact, truncated, invalidated;
 	__u64 activations, refaults, refault_activations, refault_restores;
 	__u64 shadow_nodes_freed;
-	__u64 readahead_sync, readahead_async, readahead_pages, readahead_hits;
+	__u64 readahead_sync, readahead_async, readahead_files, readahead_pages, readahead_hits;
 	__u64 readahead_wasted, readahead_errors, readahead_dropped;
 	__u64 writeback_runs, write_errors, read_errors, throttled;
 	__u64 adds, add_walks, shadow_splits, folio_splits, compactions;

@@ -41,6 +41,7 @@ static const struct {
 	COUNT(shadow_nodes_freed, "shadow nodes freed"),
 	COUNT(readahead_sync, "windows of misses"),
 	COUNT(readahead_async, "windows of marks"),
+	COUNT(readahead_files, "files read with others"),
 	COUNT(readahead_pages, "pages read ahead"),
 	COUNT(readahead_hits, "folios of them used"),
 	COUNT(readahead_wasted, "pages evicted unused"),

@@ -265,6 +265,8 @@ void ext4_accessed(struct vnode *node)
 	struct ext4_inode *inode = EXT4_I(node);
 	bool old;
 
+	if (inode->has_mapping)
+		walk_read(inode);
 	if (ext4_is_rofs(ext4_vol(inode)) || pthread_rwlock_tryrdlock(&inode->lock))
 		return;
 	old = atime_is_old(inode);

@@ -51,6 +51,13 @@ struct block_window {
 
 #define BLOCK_WINDOWS 32
 
+/* Are files read one after another? walk.c; all atomic */
+struct file_walk {
+	uint32_t loaded;		/* inodes, so far */
+	uint32_t last_ino, last_load;	/* of the file read last */
+	uint32_t near;			/* how often of late the next one was near the last */
+};
+
 struct ext4_volume {
 	struct volume vol;
 	pthread_mutex_t lock;		/* the volume lock */
@@ -91,6 +98,7 @@ struct ext4_volume {
 	bool has_device;		/* device is initialised */
 	struct ext4_inode *root;	/* referenced while the volume is open */
 	uint64_t itable_window;		/* inode_io.c: read last; volume lock */
+	struct file_walk walk;
 	struct file_ra dir_ra;		/* directory blocks, as a stream on the device; volume lock */
 
 	struct ext4_inode *orphans;	/* as the list in the image, newest first; volume lock */
@@ -132,6 +140,7 @@ struct ext4_inode {
 	struct dir_index *index;	/* directories; inode lock */
 	struct ext4_inode *orphan_next, *orphan_prev;	/* volume lock */
 	struct file_write *writes;	/* on their way: file_write.c; volume lock */
+	uint32_t load;			/* vol->walk.loaded, when it was; constant */
 	uint32_t changed_in;		/* last transaction that changed it; atomic */
 	bool has_mapping;		/* vn.mapping is initialised: regular files */
 	bool orphan;			/* on the orphan list; volume lock */
@@ -273,6 +282,9 @@ struct ext4_inode *inode_new(struct ext4_volume *vol, uint32_t ino);
 int inode_ready(struct ext4_inode *inode);
 void inode_free(struct ext4_inode *inode);
 void icache_insert(struct ext4_volume *vol, struct ext4_inode *inode);
+/* The inode's mapping, pinned, if it is in use and @fits; else NULL. Takes no other lock. */
+struct mapping *icache_pin(struct ext4_volume *vol, uint32_t ino,
+			   bool (*fits)(struct ext4_inode *inode));
 struct ext4_inode *icache_peek(struct ext4_volume *vol, uint32_t ino);
 int inode_get_locked(struct ext4_volume *vol, uint32_t ino, bool unlinked,
 		     struct ext4_inode **out);
@@ -297,6 +309,7 @@ void ext4_time_set(struct ext4_inode *inode, unsigned int which, const struct ti
 int ext4_getattr(struct vnode *node, struct stat *st);
 int ext4_setattr(struct vnode *node, const struct stat *st, unsigned int valid,
 		 const struct cred *cred);
+void walk_read(struct ext4_inode *inode);	/* walk.c: a file is read, perhaps after others */
 int ext4_check_open(struct vnode *node, int flags);
 void ext4_accessed(struct vnode *node);
 static inline bool ext4_is_rofs(struct ext4_volume *vol)

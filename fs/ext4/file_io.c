@@ -113,25 +113,38 @@ static void zero_behind(struct folio *folio, loff_t size)
 	folio_zero(folio, from, end - from);
 }
 
-/* A folio whose blocks cannot be found fails alone, and is behind all that are read. */
-static int read_blocks(struct mapping *mapping, struct folio **folios, unsigned int nr)
+static struct ext4_inode *folio_inode(const struct folio *folio)
 {
-	struct ext4_inode *inode = mapping->owner;
-	loff_t size = mapping_size(mapping);
+	return folio->mapping->owner;
+}
+
+/*
+ * Of one file or several. A folio whose blocks cannot be found fails alone, and is behind all that are
+ * read. The size of each file is what it was when its reads were planned.
+ */
+static int read_blocks(struct folio **folios, unsigned int nr)
+{
 	struct map_extent extent = { 0 };
 	unsigned int planned;
 	struct transfers t;
+	loff_t sizes[nr];
 	int err = 0, plan_err = 0;
 
-	transfers_init(&t, ext4_vol(inode)->vol.image, false);
+	transfers_init(&t, ext4_vol(folio_inode(folios[0]))->vol.image, false);
 	for (planned = 0; planned < nr; planned++) {
-		plan_err = plan_read(inode, folios[planned], size, &extent, &t);
+		bool same = planned && folios[planned - 1]->mapping == folios[planned]->mapping;
+
+		sizes[planned] = same ? sizes[planned - 1] : mapping_size(folios[planned]->mapping);
+		if (!same)
+			extent = (struct map_extent){ 0 };
+		plan_err = plan_read(folio_inode(folios[planned]), folios[planned], sizes[planned],
+				     &extent, &t);
 		if (plan_err)
 			break;
 	}
 	err = transfers_submit(&t);
 	for (unsigned int i = 0; i < planned; i++) {
-		zero_behind(folios[i], size);
+		zero_behind(folios[i], sizes[i]);
 		transfers_mark_valid(&t, folios[i], err);
 	}
 	transfers_finish(&t);
@@ -176,11 +189,21 @@ static int file_read_folios(struct mapping *mapping, struct folio **folios, unsi
 		return -EUCLEAN;
 	if (ext4_is_inline(inode))
 		err = read_inline(mapping, folios, nr);
-	return err > 0 ? read_blocks(mapping, folios, nr) : err;
+	return err > 0 ? read_blocks(folios, nr) : err;
+}
+
+/* A file in its inode is valid at once for who asks: nothing is read ahead of it. */
+static void file_read_files(struct folio **folios, unsigned int nr)
+{
+	for (unsigned int i = 0; i < nr; i++)
+		if (folio_inode(folios[i])->bad || ext4_is_inline(folio_inode(folios[i])))
+			return;
+	read_blocks(folios, nr);
 }
 
 const struct mapping_ops ext4_file_mapping_ops = {
 	.read_folios = file_read_folios,
+	.read_files = file_read_files,
 	.write_folios = file_write_folios,
 	.reserve = file_reserve,
 	.unreserve = file_unreserve,

@@ -217,6 +217,7 @@ static int inode_load(struct ext4_volume *vol, uint32_t ino, bool unlinked,
 		inode_free(inode);
 		return err;
 	}
+	inode->load = __atomic_fetch_add(&vol->walk.loaded, 1, __ATOMIC_RELAXED);
 	icache_insert(vol, inode);
 	*out = inode;
 	return 0;
@@ -443,6 +444,23 @@ void ext4_iput(struct ext4_inode *inode, uint64_t nr)
 		return;
 	pthread_mutex_lock(&vol->icache_lock);
 	put_locked(vol, inode, nr);
+}
+
+struct mapping *icache_pin(struct ext4_volume *vol, uint32_t ino,
+			   bool (*fits)(struct ext4_inode *inode))
+{
+	struct ext4_inode *inode;
+
+	pthread_mutex_lock(&vol->icache_lock);
+	inode = icache_find(vol, ino);
+	if (inode && (inode->dying || !fits(inode)))
+		inode = NULL;
+	if (inode) {
+		__atomic_add_fetch(&inode->refs, 1, __ATOMIC_ACQ_REL);
+		inode->pins++;
+	}
+	pthread_mutex_unlock(&vol->icache_lock);
+	return inode ? &inode->vn.mapping : NULL;
 }
 
 bool ext4_mapping_pin(struct mapping *mapping)

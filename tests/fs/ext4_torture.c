@@ -183,8 +183,10 @@ static void do_read(struct worker *w, struct vnode *node)
 {
 	static __thread uint8_t buf[CHUNK];
 	loff_t pos = random_below(w, SPAN);
-	ssize_t n = filemap_read(&node->mapping, pos, buf, sizeof(buf));
+	ssize_t n;
 
+	w->f->volume->ops->accessed(node);
+	n = filemap_read(&node->mapping, pos, buf, sizeof(buf));
 	expect("read", n);
 	for (ssize_t i = 0; i < n; i++) {
 		if (buf[i] && buf[i] != pattern(pos + i)) {
@@ -349,6 +351,7 @@ static int torture(const char *mkfs, unsigned int seconds, uint64_t seed)
 
 	fixture_format(&f, 24 * MIB, mkfs);
 	f.cache_bytes = 2 * MIB;
+	f.readahead_bytes = MIB;
 	f.options.commit = 1;
 	if (fixture_open(&f))
 		return 1;
