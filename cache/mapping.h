@@ -40,8 +40,8 @@ struct folio_batch {
  *	become right, or folio_mark_valid() for the part of it that has; returns 0, or the first
  *	error (blocks that are not valid then failed). May sleep.
  * @read_files: The same for folios of several mappings, all with these ops, in one go; each mapping's
- *	folios follow each other. Only ever ahead of a reader: errors are of no interest. NULL: is
- *	not done.
+ *	folios follow each other. Only ever ahead of a reader: errors are of no interest. NULL: not
+ *	for readahead_files().
  * @write_folios: Write the WRITING blocks of a contiguous run of folios that are locked and
  *	under WRITEBACK. Must folio_unlock() every one of them once the place of each block is
  *	settled and the owner's state of the folio (RESERVED) is brought up to date, before it

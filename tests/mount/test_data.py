@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import fcntl
+import json
 import mmap
 import os
 import random
@@ -10,7 +11,7 @@ import struct
 import threading
 import time
 
-from harness import KERNEL, libc, run
+from harness import KERNEL, foliofs, libc, run
 from test_ops import OneMount as Base, get, put
 
 KEEP_SIZE, PUNCH_HOLE, COLLAPSE, ZERO_RANGE, INSERT = 1, 2, 8, 16, 32
@@ -203,6 +204,30 @@ class Data(OneMount):
 		for thread in threads:
 			thread.join()
 		self.assertEqual(wrong, [])
+
+
+	def test_many_small_files_read_in_turn(self):
+		"""They are read from the image together, whatever the order, and each is itself."""
+		def content(number):
+			return struct.pack('<I', number) * (1 + number * 37 % 5000)
+
+		for directory in range(4):
+			os.mkdir(self.m / ('d%d' % directory))
+		for number in range(400):
+			put(self.m / ('d%d/%03d' % (number // 100, number)), content(number))
+		for order in (None, random.Random(5).shuffle):
+			self.again()
+			for directory in range(4):
+				names = [entry.name for entry in os.scandir(self.m / ('d%d' % directory)) if entry.stat()]
+				self.assertEqual(len(names), 100)
+				if order:
+					order(names)
+				for name in names:
+					with open(self.m / ('d%d/%s' % (directory, name)), 'rb') as f:
+						self.assertTrue(f.read() == content(int(name)), name)
+			if not KERNEL:
+				figures = json.loads(foliofs('stats', '--json', self.m.path).stdout)
+				self.assertGreater(figures['readahead_files'], 100)
 
 
 class Allocation(OneMount):
