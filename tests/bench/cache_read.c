@@ -8,8 +8,9 @@
  *	bench_cache_read batch new|old|none BYTES READS
  *					seed 001: sequential cached reads, for callgrind to count
  *
- * Prints lines "figure NAME VALUE UNIT". The variants of a comparison run in turn, and the best round
- * of each counts.
+ * Prints lines "figure NAME VALUE UNIT". The variants of a comparison run in turn, in short rounds.
+ * Times are those of the best round. A comparison is the median of those of neighbouring rounds, so
+ * that a machine that is slower for a while is so for both.
  *
  * filemap.c is included as text, since its steps are compared one by one.
  */
@@ -22,9 +23,11 @@
 #define THREADS 2
 #define CACHE_BYTES (64UL << 20)
 #define FILE_PAGES (2 * CACHE_BYTES / PAGE_SIZE)
-#define READS 200000UL		/* of a thread and a round */
+#define READS 50000UL		/* of a thread and a round */
+#define ROUNDS_MAX 1000
 #define SPLITS 2000UL		/* large shadows of a round */
-#define HOT_PAGES 8192UL	/* of the file that is cached whole */
+#define HOT_PAGES 8192UL	/* of the file that is cached whole, and is larger than most L2 caches */
+#define SMALL_PAGES 256UL	/* of its part that is not */
 
 typedef int (*add_fn)(struct mapping *mapping, struct folio *folio, pgoff_t index, bool write);
 
@@ -131,8 +134,7 @@ static int add_to_array_old(struct mapping *mapping, struct folio *folio, void *
 		}
 		xas_store(&xas, folio);
 		if (!xas_error(&xas))
-			__atomic_fetch_add(&mapping->nrpages, 1UL << folio->order,
-					   __ATOMIC_RELAXED);
+			mapping_count_pages(mapping, 1L << folio->order);
 unlock:
 		xas_unlock(&xas);
 	} while (xas_nomem(&xas, GFP_KERNEL));
@@ -159,9 +161,7 @@ static int add_folio_old(struct mapping *mapping, struct folio *folio, pgoff_t i
 		folio_put(folio);
 		return err;
 	}
-	if (shadow && !write)
-		workingset_refault(folio, shadow);
-	lru_add(folio);
+	lru_add(folio, write ? NULL : shadow);
 	return 0;
 }
 
@@ -188,7 +188,7 @@ static void read_page(add_fn add, pgoff_t index)
 	folio_put(folio);
 }
 
-enum reader { READ_OURS, READ_HOST, READ_MEMCPY };
+enum reader { READ_OURS, READ_HOST, READ_MEMCPY, READERS };
 
 struct work {
 	pthread_t thread;
@@ -235,6 +235,30 @@ static void keep_best(double *best, double value)
 		*best = value;
 }
 
+/* What one thing took, divided by what another did, round by round. */
+struct comparison {
+	unsigned int nr;
+	double ratios[ROUNDS_MAX];
+};
+
+static void compare(struct comparison *c, double a, double b)
+{
+	c->ratios[c->nr++] = a / b;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double median(struct comparison *c)
+{
+	qsort(c->ratios, c->nr, sizeof(*c->ratios), compare_doubles);
+	return c->ratios[c->nr / 2];
+}
+
 static struct cache_stats stats(void)
 {
 	struct cache_stats stats;
@@ -246,6 +270,7 @@ static struct cache_stats stats(void)
 /* Random reads over a file twice as large as the cache. */
 static void bench_add(unsigned int rounds)
 {
+	static struct comparison speedup;
 	double new = 0, old = 0;
 	struct cache_stats before, after;
 
@@ -253,15 +278,19 @@ static void bench_add(unsigned int rounds)
 	run_threads(filemap_add_folio, NULL, 4 * FILE_PAGES, THREADS);
 	before = stats();
 	while (rounds--) {
-		keep_best(&old, run_threads(add_folio_old, NULL, READS, THREADS));
-		keep_best(&new, run_threads(filemap_add_folio, NULL, READS, THREADS));
+		double a = run_threads(add_folio_old, NULL, READS, THREADS);
+		double b = run_threads(filemap_add_folio, NULL, READS, THREADS);
+
+		keep_best(&old, a);
+		keep_best(&new, b);
+		compare(&speedup, a, b);
 	}
 	after = stats();
 	printf("figure add.walks %.3f walks\n",
 	       (double)(after.add_walks - before.add_walks) / (after.adds - before.adds));
 	printf("figure add.walks_old %.3f walks\n", (double)old_walks / old_adds);
 	printf("figure add.ns %.0f ns\nfigure add.ns_old %.0f ns\n", new, old);
-	printf("figure add.speedup %.3f times\n", old / new);
+	printf("figure add.speedup %.3f times\n", median(&speedup));
 	end();
 }
 
@@ -302,6 +331,7 @@ static double split_round(add_fn add, pgoff_t *pages, struct cache_stats *sum)
 /* Single pages where large folios were. */
 static void bench_split(unsigned int rounds)
 {
+	static struct comparison speedup;
 	double new = 0, old = 0;
 	struct cache_stats sum = {0}, unused = {0};
 	uint64_t state = 1;
@@ -317,15 +347,19 @@ static void bench_split(unsigned int rounds)
 	start(CACHE_BYTES, SPLITS << FILEMAP_MAX_ORDER);
 	cache->shadows.max = ULONG_MAX; /* none is to go before it was split */
 	while (rounds--) {
-		keep_best(&old, split_round(add_folio_old, pages, &unused));
-		keep_best(&new, split_round(filemap_add_folio, pages, &sum));
+		double a = split_round(add_folio_old, pages, &unused);
+		double b = split_round(filemap_add_folio, pages, &sum);
+
+		keep_best(&old, a);
+		keep_best(&new, b);
+		compare(&speedup, a, b);
 	}
 	if (sum.shadow_splits != sum.adds)
 		die("not all insertions split a shadow");
 	printf("figure add.split_walks %.3f walks\n", (double)sum.add_walks / sum.adds);
 	printf("figure add.split_walks_old %.3f walks\n", (double)old_walks / old_adds);
 	printf("figure add.split_ns %.0f ns\nfigure add.split_ns_old %.0f ns\n", new, old);
-	printf("figure add.split_speedup %.3f times\n", old / new);
+	printf("figure add.split_speedup %.3f times\n", median(&speedup));
 	end();
 }
 
@@ -410,6 +444,7 @@ static void bench_batch(const char *variant, size_t len, unsigned long nr)
 
 static int host_fd = -1;
 static struct folio *hot_folios[HOT_PAGES];
+static unsigned long hot_pages;
 
 /* Bare copies of the same pages: what no cache can be faster than. */
 static ssize_t copy_page(char *buf, loff_t pos)
@@ -428,7 +463,7 @@ static void *hot_reads(void *arg)
 	rcu_register_thread();
 	file_ra_init(&ra);
 	for (i = 0; i < work->nr; i++) {
-		loff_t pos = rnd(&work->state) % HOT_PAGES * PAGE_SIZE;
+		loff_t pos = rnd(&work->state) % hot_pages * PAGE_SIZE;
 		ssize_t n = work->reader == READ_MEMCPY ? copy_page(buf, pos)
 			    : work->reader == READ_HOST ? pread(host_fd, buf, PAGE_SIZE, pos)
 				: filemap_read_ra(&file, &ra, pos, buf, PAGE_SIZE);
@@ -445,18 +480,19 @@ static void *hot_reads(void *arg)
 /* Return: ns for each read of one thread. */
 static double hot_round(enum reader reader, unsigned int threads)
 {
+	unsigned long nr = hot_pages == SMALL_PAGES ? 8 * READS : 2 * READS;
 	struct work works[THREADS];
 	uint64_t begin = now_ns();
 	unsigned int i;
 
 	for (i = 0; i < threads; i++) {
-		works[i] = (struct work){.reader = reader, .nr = READS,
+		works[i] = (struct work){.reader = reader, .nr = nr,
 					 .state = begin + i * 7919 + 1};
 		pthread_create(&works[i].thread, NULL, hot_reads, &works[i]);
 	}
 	for (i = 0; i < threads; i++)
 		pthread_join(works[i].thread, NULL);
-	return (double)(now_ns() - begin) / READS;
+	return (double)(now_ns() - begin) / nr;
 }
 
 static void make_host_file(void)
@@ -471,9 +507,37 @@ static void make_host_file(void)
 	free(buf);
 }
 
+/* @what: of the figures' names; @pages: of the file, that are read */
+static void bench_hot(const char *what, unsigned long pages, unsigned int rounds)
+{
+	static struct comparison ratio, floor, scaling, host_scaling;
+	double best[READERS] = {0}, one[READERS], two[READERS];
+	unsigned int reader;
+
+	ratio.nr = floor.nr = scaling.nr = host_scaling.nr = 0;
+	hot_pages = pages;
+	while (rounds--) {
+		for (reader = 0; reader < READERS; reader++) {
+			one[reader] = hot_round(reader, 1);
+			two[reader] = hot_round(reader, 2);
+			keep_best(&best[reader], one[reader]);
+		}
+		compare(&ratio, one[READ_HOST], one[READ_OURS]);
+		compare(&floor, one[READ_HOST], one[READ_MEMCPY]);
+		compare(&scaling, 2 * one[READ_OURS], two[READ_OURS]);
+		compare(&host_scaling, 2 * one[READ_HOST], two[READ_HOST]);
+	}
+	printf("figure %s %.0f ns\n", what, best[READ_OURS]);
+	printf("figure %s_pread %.0f ns\n", what, best[READ_HOST]);
+	printf("figure %s_memcpy %.0f ns\n", what, best[READ_MEMCPY]);
+	printf("figure %s_ratio %.2f times\n", what, median(&ratio));
+	printf("figure %s_memcpy_ratio %.2f times\n", what, median(&floor));
+	printf("figure %s_scaling %.2f times\n", what, median(&scaling));
+	printf("figure %s_pread_scaling %.2f times\n", what, median(&host_scaling));
+}
+
 static void bench_read(unsigned int rounds)
 {
-	double one = 0, two = 0, host = 0, host_two = 0, copy = 0;
 	pgoff_t i;
 
 	make_host_file();
@@ -481,29 +545,20 @@ static void bench_read(unsigned int rounds)
 	fill_cache(HOT_PAGES);
 	for (i = 0; i < HOT_PAGES; i++)
 		hot_folios[i] = filemap_get_folio(&file, i);
-	while (rounds--) {
-		keep_best(&one, hot_round(READ_OURS, 1));
-		keep_best(&host, hot_round(READ_HOST, 1));
-		keep_best(&copy, hot_round(READ_MEMCPY, 1));
-		keep_best(&two, hot_round(READ_OURS, 2));
-		keep_best(&host_two, hot_round(READ_HOST, 2));
-	}
+	bench_hot("cache.read4k", HOT_PAGES, rounds);
+	bench_hot("cache.read4k_1m", SMALL_PAGES, rounds);
 	for (i = 0; i < HOT_PAGES; i++)
 		folio_put(hot_folios[i]);
-	printf("figure cache.read4k %.0f ns\n", one);
-	printf("figure cache.read4k_pread %.0f ns\n", host);
-	printf("figure cache.read4k_memcpy %.0f ns\n", copy);
-	printf("figure cache.read4k_ratio %.2f times\n", host / one);
-	printf("figure cache.read4k_scaling %.2f times\n", 2 * one / two);
-	printf("figure cache.read4k_pread_scaling %.2f times\n", 2 * host / host_two);
 	end();
 	close(host_fd);
 }
 
 int main(int argc, char **argv)
 {
-	unsigned int rounds = argc > 2 ? atoi(argv[2]) : 5;
+	unsigned int rounds = argc > 2 ? atoi(argv[2]) : 40;
 
+	if (rounds > ROUNDS_MAX)
+		rounds = ROUNDS_MAX;
 	rcu_register_thread();
 	if (argc > 1 && !strcmp(argv[1], "add")) {
 		bench_add(rounds);
