@@ -114,7 +114,7 @@ struct folio *filemap_get_folio_tag(struct mapping *mapping, pgoff_t *start, pgo
 	return folio;
 }
 
-/* What was allocated without the lock, to split this shadow of this order. */
+/* What was allocated without the lock, to carve the folio's place out of this shadow. */
 struct split_ahead {
 	void *shadow;
 	int order;		/* 0: nothing */
@@ -126,7 +126,7 @@ struct split_ahead {
  * @shadow: out: what was there, or NULL
  *
  * Context: XArray lock held.
- * Return: 0, also when the cursor has failed; or the order of the shadow, which is to be split.
+ * Return: 0, also when the cursor has failed; or the order of the shadow, which is to be carved.
  */
 static int add_locked(struct xa_state *xas, struct folio *folio, struct split_ahead *ahead,
 		      void **shadow)
@@ -152,8 +152,7 @@ static int add_locked(struct xa_state *xas, struct folio *folio, struct split_ah
 	if (order > folio->order) {
 		if (!ahead->order)
 			return order;
-		xas_split(xas, *shadow, order);
-		xas_reset(xas);
+		xas_carve(xas, *shadow, order);
 		ahead->order = 0;
 		ahead->walks++;
 		count_stat(folio->cache, shadow_splits, 1);
@@ -178,7 +177,7 @@ static int add_to_array(struct mapping *mapping, struct folio *folio, void **sha
 		xas_unlock(&xas);
 		if (!split)
 			continue;
-		xas_split_alloc(&xas, *shadow, split, GFP_KERNEL);
+		xas_carve_alloc(&xas, split, GFP_KERNEL);
 		if (xas_error(&xas))
 			break;
 		ahead.shadow = *shadow;

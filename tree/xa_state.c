@@ -248,7 +248,7 @@ void *xas_find_conflict(struct xa_state *xas)
 	if (xas_error(xas) || !xas->xa_node)
 		return NULL;
 	if (xas_top(xas->xa_node)) {
-		entry = xas_start(xas);
+		entry = xas_load(xas);
 		while (xa_is_node(entry))
 			entry = xas_descend(xas, xa_to_node(entry));
 		if (entry)

@@ -347,6 +347,8 @@ void xa_delete_node(struct xa_node *node, xa_update_node_t update);
 int xas_get_order(struct xa_state *xas);
 void xas_split(struct xa_state *xas, void *entry, unsigned int order);
 void xas_split_alloc(struct xa_state *xas, void *entry, unsigned int order, gfp_t gfp);
+void xas_carve(struct xa_state *xas, void *entry, unsigned int order);
+void xas_carve_alloc(struct xa_state *xas, unsigned int order, gfp_t gfp);
 
 void *__xas_next(struct xa_state *xas);
 void *__xas_prev(struct xa_state *xas);

@@ -441,6 +441,65 @@ Test(split, from_each_order_into_each_smaller_one)
 	}
 }
 
+/* The order of what is left around @at of an entry of @order that was carved there. */
+static int left_order(unsigned long first, unsigned long at, unsigned int order, unsigned int into)
+{
+	unsigned int level = order - order % XA_CHUNK_SHIFT;
+
+	if (into >= level || first >> level == at >> level)
+		return into;
+	return level;
+}
+
+Test(split, carving_from_each_order_takes_one_node)
+{
+	for (unsigned int order = 1; order < 2 * XA_CHUNK_SHIFT; order++) {
+		for (unsigned int into = 0; into < order; into++) {
+			unsigned long first = 3UL << order, at = first + (5UL << order >> 3);
+			XA_STATE_ORDER(xas, &xa, at, into);
+
+			store_order(first, order, value(1));
+			xa_set_mark(&xa, first, XA_MARK_1);
+			xas_carve_alloc(&xas, order, GFP_KERNEL);
+			cr_assert_eq(!!xas.xa_alloc,
+				     into / XA_CHUNK_SHIFT != order / XA_CHUNK_SHIFT);
+			cr_assert(!xas.xa_alloc || !xas.xa_alloc->parent);
+			xas_lock(&xas);
+			xas_carve(&xas, value(2), order);
+			xas_unlock(&xas);
+			cr_assert_null(xas.xa_alloc);
+			cr_assert_eq(xas_error(&xas), 0);
+			cr_assert_eq(xa_check(&xa), 0);
+			for (unsigned long i = first; i < first + (1UL << order); i++) {
+				cr_assert_eq(xa_load(&xa, i), value(2));
+				cr_assert_eq(xa_get_order(&xa, i), left_order(i, at, order, into));
+				cr_assert(xa_get_mark(&xa, i, XA_MARK_1));
+			}
+			cr_assert_null(xa_load(&xa, first - 1));
+			cr_assert_null(xa_load(&xa, first + (1UL << order)));
+			xa_destroy(&xa);
+		}
+	}
+}
+
+Test(split, distance_from_the_start_of_an_entry)
+{
+	for (unsigned int order = 0; order < 2 * XA_CHUNK_SHIFT; order++) {
+		unsigned long first = 3UL << order;
+
+		store_order(first, order, value(1));
+		for (unsigned long i = 0; i < 1UL << order; i++) {
+			XA_STATE(xas, &xa, first + i);
+
+			rcu_read_lock();
+			cr_assert_eq(xas_load(&xas), value(1));
+			cr_assert_eq(xas_distance(&xas), i);
+			rcu_read_unlock();
+		}
+		xa_destroy(&xa);
+	}
+}
+
 Test(split, a_top_node_with_nothing_but_what_was_split_goes)
 {
 	store_order(0, XA_CHUNK_SHIFT, value(1));
