@@ -221,24 +221,35 @@ bool arena_may_take(struct cache *cache, enum mapping_level level, unsigned int 
 }
 
 /**
- * arena_free() - Give a folio's frames back. Its count is 0 and it is on no list.
+ * arena_free_list() - Give frames of folios back. Their counts are 0 and they are on no list.
  *
  * Context: Takes the arena lock.
  */
-void arena_free(struct folio *folio)
+void arena_free_list(struct cache *cache, struct folio **folios, unsigned int nr)
 {
-	struct cache *cache = folio->cache;
+	unsigned int i;
 
-	cache_assert(!folio->lru.next || list_empty(&folio->lru));
-	cache_assert(!(folio_flags(folio) & (FOLIO_LRU | FOLIO_WRITEBACK | FOLIO_BUDDY)));
-	cache_assert(!folio_range_any(folio, BLOCKS_RESERVED, 0, folio_size(folio)));
+	if (!nr)
+		return;
 	pthread_mutex_lock(&cache->arena_lock);
-	cache->nr_free += 1UL << folio->order;
-	cache->nr_used[folio->level] -= 1UL << folio->order;
-	buddy_free(cache, folio, folio->order);
+	for (i = 0; i < nr; i++) {
+		struct folio *folio = folios[i];
+
+		cache_assert(!folio->lru.next || list_empty(&folio->lru));
+		cache_assert(!(folio_flags(folio) & (FOLIO_LRU | FOLIO_WRITEBACK | FOLIO_BUDDY)));
+		cache_assert(!folio_range_any(folio, BLOCKS_RESERVED, 0, folio_size(folio)));
+		cache->nr_free += 1UL << folio->order;
+		cache->nr_used[folio->level] -= 1UL << folio->order;
+		buddy_free(cache, folio, folio->order);
+	}
 	if (cache->frame_waiters)
 		pthread_cond_broadcast(&cache->frame_freed);
 	pthread_mutex_unlock(&cache->arena_lock);
+}
+
+void arena_free(struct folio *folio)
+{
+	arena_free_list(folio->cache, &folio, 1);
 }
 
 /* Something may have become reclaimable: let those who wait for a frame look. */

@@ -159,7 +159,7 @@ static int add_locked(struct xa_state *xas, struct folio *folio, struct split_ah
 	}
 	xas_store(xas, folio);
 	if (!xas_error(xas))
-		__atomic_fetch_add(&folio->mapping->nrpages, 1UL << folio->order, __ATOMIC_RELAXED);
+		mapping_count_pages(folio->mapping, 1L << folio->order);
 	return 0;
 }
 
@@ -219,9 +219,7 @@ int filemap_add_folio(struct mapping *mapping, struct folio *folio, pgoff_t inde
 		folio_put(folio);
 		return err;
 	}
-	if (shadow && !write)
-		workingset_refault(folio, shadow);
-	lru_add(folio);
+	lru_add(folio, write ? NULL : shadow);
 	return 0;
 }
 

@@ -25,6 +25,8 @@
 #define FLUSHERS_MAX 4
 #define MSEC 1000000ULL /* in ns */
 
+#define CACHE_LINE 64
+
 enum lru_list { LRU_INACTIVE, LRU_ACTIVE, LRU_LISTS };
 
 struct lru {
@@ -35,7 +37,7 @@ struct lru {
 	unsigned long clock;
 	long lean;			  /* pages more (less) that the inactive list is to have */
 	unsigned long evicted[2];	  /* pages of late; [1]: that had been active */
-};
+} __attribute__((aligned(CACHE_LINE)));
 
 #define READAHEAD_QUEUE 128
 #define READAHEAD_THREADS 4
@@ -98,7 +100,7 @@ struct flusher {
 /* One thread's counters; the first shard is those of all who have none: stats.c. */
 struct stats_shard {
 	struct cache_stats stats;
-} __attribute__((aligned(64)));
+} __attribute__((aligned(CACHE_LINE)));
 
 #define STATS_SHARDS 32
 
@@ -118,7 +120,7 @@ struct cache {
 	unsigned int max_order;		/* of folios, but for a mapping's minimum */
 
 	/* arena lock */
-	pthread_mutex_t arena_lock;
+	pthread_mutex_t arena_lock __attribute__((aligned(CACHE_LINE)));
 	struct list_head free[MAX_FOLIO_ORDER + 1];
 	unsigned long nr_free, nr_used[MAPPING_LEVELS];
 	unsigned int frame_waiters; /* atomic */
@@ -129,10 +131,10 @@ struct cache {
 	unsigned int compact_wait, compact_skip;
 
 	/* LRU lock */
-	pthread_mutex_t lru_lock;
+	pthread_mutex_t lru_lock __attribute__((aligned(CACHE_LINE)));
 	struct lru lru[MAPPING_LEVELS];
 
-	struct shadow_nodes shadows;
+	struct shadow_nodes shadows __attribute__((aligned(CACHE_LINE)));
 	struct readahead readahead;
 	struct flusher flushers[MAPPING_LEVELS];
 	struct stats_shard shards[STATS_SHARDS]; /* atomic */
@@ -185,6 +187,7 @@ int arena_init(struct cache *cache);
 void arena_finish(struct cache *cache);
 struct folio *arena_alloc(struct cache *cache, enum mapping_level level, unsigned int order);
 void arena_free(struct folio *folio);
+void arena_free_list(struct cache *cache, struct folio **folios, unsigned int nr);
 void arena_wake(struct cache *cache);
 bool arena_may_take(struct cache *cache, enum mapping_level level, unsigned int order);
 void arena_wait(struct cache *cache, enum mapping_level level, unsigned int order);
@@ -292,7 +295,7 @@ void folio_end_writeback(struct folio *folio);
 
 /* reclaim.c */
 void lru_init(struct cache *cache);
-void lru_add(struct folio *folio);
+void lru_add(struct folio *folio, void *shadow);
 void lru_remove(struct folio *folio);
 void folio_mark_accessed(struct folio *folio);
 bool lru_isolate(struct folio *folio);
@@ -315,7 +318,8 @@ void workingset_finish(struct cache *cache);
 /* xas_set_update() with it on every cursor that stores to a mapping's array. */
 void workingset_update_node(struct xa_node *node);
 long workingset_lean(struct lru *lru, long most);
-void *workingset_eviction(struct mapping *mapping, struct folio *folio);
+void *workingset_eviction(struct mapping *mapping, struct folio *folio, unsigned long evicted[2]);
+void workingset_evicted(struct lru *lru, const unsigned long evicted[2]);
 void workingset_activation(struct folio *folio);
 void workingset_refault(struct folio *folio, void *shadow);
 void workingset_shrink(struct cache *cache);
@@ -330,6 +334,12 @@ struct folio *filemap_create_folio(struct mapping *mapping, pgoff_t index, pgoff
 				   bool write, bool wait, int *err);
 struct folio *filemap_grab_range(struct mapping *mapping, pgoff_t index, pgoff_t pages, int *err);
 void filemap_wait_frozen(struct mapping *mapping);
+/* Context: XArray lock. */
+static inline void mapping_count_pages(struct mapping *mapping, long pages)
+{
+	__atomic_store_n(&mapping->nrpages, mapping->nrpages + pages, __ATOMIC_RELAXED);
+}
+
 /*
  * Folios have left their slots: who read their bytes without a reference shall know before the
  * frames are used again. Context: XArray lock.

@@ -80,13 +80,13 @@ struct mapping {
 	uint8_t block_shift;		/* 10..16: granule of valid and dirty */
 	uint8_t min_order;		/* of its folios: a block lies in one */
 	uint8_t max_order;		/* of its folios: DEVICE has the smallest, for they are pinned */
+	unsigned int removals;		/* batches of folios taken out; atomic, under the XArray lock */
 	loff_t size;			/* bytes; atomic; owner's inode lock to change */
-	unsigned long nrpages;		/* atomic */
+	unsigned long nrpages;		/* atomic, under the XArray lock */
 	unsigned long nrdirty;		/* folios with dirty blocks; atomic */
 	errseq_t wb_err;
 	pthread_rwlock_t invalidate_lock; /* prefers writers */
 	bool exiting;			/* no shadows any more: it is being torn down; atomic */
-	unsigned int removals;		/* batches of folios taken out; atomic, under the XArray lock */
 	pgoff_t last_read;		/* folio that the last read ended in; a hint, atomic */
 	unsigned int readaheads;	/* windows queued or being read: readahead.c; atomic */
 

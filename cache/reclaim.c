@@ -54,6 +54,14 @@
 #define SCAN_ACTIVE_MAX (4 * RECLAIM_BATCH) /* pages */
 #define LEAN_MAX 5 /* a part of the inactive list's share */
 
+/* Folios that have left their mappings, still locked, to be freed in one go. */
+struct eviction {
+	unsigned int nr;
+	struct folio *gone[RECLAIM_BATCH];
+	unsigned long pages[2];	/* [1]: that had been active */
+	bool dirty;		/* one could not go for that */
+};
+
 static inline enum lru_list folio_list(const struct folio *folio)
 {
 	return folio_flags(folio) & FOLIO_ACTIVE ? LRU_ACTIVE : LRU_INACTIVE;
@@ -159,10 +167,12 @@ static unsigned int isolate(struct lru *lru, struct folio **folios, unsigned lon
  * The LRU lock is not held from here
  */
 
-/* Context: Takes the LRU lock. */
-void lru_add(struct folio *folio)
+/* @shadow: what was in the folio's slot, to compare its age, or NULL. Context: Takes the LRU lock. */
+void lru_add(struct folio *folio, void *shadow)
 {
 	pthread_mutex_lock(&folio->cache->lru_lock);
+	if (shadow)
+		workingset_refault(folio, shadow);
 	lru_link(folio);
 	pthread_mutex_unlock(&folio->cache->lru_lock);
 }
@@ -227,56 +237,113 @@ void folio_mark_accessed(struct folio *folio)
 }
 
 /*
- * Takes the locked folio out of its mapping if it is clean and only we and it use it. A write that
+ * Takes a locked folio out of its mapping if it is clean and only we and it use it. A write that
  * fails makes its folio dirty and ends WRITEBACK under the XArray lock alone: so both are looked at
- * under it.
+ * under it. Context: XArray lock held.
  */
-static bool evict_locked(struct mapping *mapping, struct folio *folio, bool *dirty)
+static bool evict_locked(struct xa_state *xas, struct folio *folio, struct eviction *ev)
 {
-	XA_STATE_ORDER(xas, &mapping->i_pages, folio->index, folio->order);
+	struct mapping *mapping = folio->mapping;
 
-	xas_set_update(&xas, workingset_update_node);
-	xas_lock(&xas);
 	if (folio_nr_dirty(folio) || folio_test_writeback(folio)) {
-		*dirty = true;
-		xas_unlock(&xas);
+		ev->dirty = true;
 		return false;
 	}
-	if (!folio_freeze(folio, 2)) {
-		xas_unlock(&xas);
+	if (!folio_freeze(folio, 2))
 		return false;
-	}
-	xas_store(&xas, workingset_eviction(mapping, folio));
-	cache_assert(!xas_error(&xas)); /* the slot is there */
+	xas_set_order(xas, folio->index, folio->order);
+	xas_store(xas, workingset_eviction(mapping, folio, ev->pages));
+	cache_assert(!xas_error(xas)); /* the slot is there */
 	filemap_removed(mapping);
-	__atomic_fetch_sub(&mapping->nrpages, 1UL << folio->order, __ATOMIC_RELAXED);
+	mapping_count_pages(mapping, -(1L << folio->order));
 	folio->mapping = NULL;
-	xas_unlock(&xas);
-	/* The mapping may be gone from here on. */
 	return true;
 }
 
-/* Evicts and frees an isolated folio if that is possible. */
-static bool evict(struct folio *folio, bool *dirty)
+/* The same with locked folios of one mapping. Moves those that stay to the front. Return: those. */
+static unsigned int evict_run(struct folio **folios, unsigned int nr, struct eviction *ev)
 {
-	struct mapping *mapping;
-	bool done = false;
+	XA_STATE(xas, &folios[0]->mapping->i_pages, 0);
+	unsigned int i, kept = 0;
 
+	xas_set_update(&xas, workingset_update_node);
+	xas_lock(&xas);
+	for (i = 0; i < nr; i++) {
+		if (evict_locked(&xas, folios[i], ev))
+			ev->gone[ev->nr++] = folios[i];
+		else
+			folios[kept++] = folios[i];
+	}
+	xas_unlock(&xas);
+	/* The mapping may be gone from here on, if no folio of it has stayed. */
+	for (i = 0; i < kept; i++)
+		folio_unlock(folios[i]);
+	return kept;
+}
+
+/* Can it be evicted, as far as can be seen? It is locked then. */
+static bool lock_clean(struct folio *folio, bool *dirty)
+{
 	if (!folio_trylock(folio))
 		return false;
-	mapping = folio->mapping;
-	if (mapping && (folio_nr_dirty(folio) || folio_test_writeback(folio)))
-		*dirty = true; /* spares the lock; what counts is looked at under it */
-	else if (mapping)
-		done = evict_locked(mapping, folio, dirty);
+	if (!folio->mapping)
+		goto unlock;
+	if (!folio_nr_dirty(folio) && !folio_test_writeback(folio))
+		return true;
+	*dirty = true; /* spares the lock; what counts is looked at under it */
+unlock:
 	folio_unlock(folio);
-	if (done) {
+	return false;
+}
+
+/* Frees what has been evicted, which is locked. Return: how many pages. */
+static unsigned long free_gone(struct cache *cache, struct eviction *ev)
+{
+	unsigned int i;
+
+	if (!ev->nr)
+		return 0;
+	for (i = 0; i < ev->nr; i++) {
+		struct folio *folio = ev->gone[i];
+
+		folio_unlock(folio);
 		if (folio_flags(folio) & FOLIO_AHEAD)
-			count_stat(folio->cache, readahead_wasted, 1UL << folio->order);
-		count_stat(folio->cache, evictions, 1);
-		arena_free(folio);
+			count_stat(cache, readahead_wasted, 1UL << folio->order);
 	}
-	return done;
+	count_stat(cache, evictions, ev->nr);
+	workingset_evicted(&cache->lru[ev->gone[0]->level], ev->pages);
+	arena_free_list(cache, ev->gone, ev->nr);
+	return ev->pages[0] + ev->pages[1];
+}
+
+/*
+ * Evicts and frees those of up to RECLAIM_BATCH isolated folios that it can, with one XArray lock
+ * for neighbours of one mapping. Moves those that stay to the front, and *@nr is their number.
+ * Return: how many pages are free.
+ */
+static unsigned long evict(struct cache *cache, struct folio **folios, unsigned int *nr, bool *dirty)
+{
+	struct eviction ev = {.dirty = *dirty};
+	struct folio *run[RECLAIM_BATCH];
+	unsigned int i, n = 0, kept = 0;
+
+	for (i = 0; i <= *nr; i++) {
+		bool ready = i < *nr && lock_clean(folios[i], &ev.dirty);
+
+		if (n && (i == *nr || (ready && folios[i]->mapping != run[0]->mapping))) {
+			n = evict_run(run, n, &ev);
+			memcpy(folios + kept, run, n * sizeof(*run));
+			kept += n;
+			n = 0;
+		}
+		if (ready)
+			run[n++] = folios[i];
+		else if (i < *nr)
+			folios[kept++] = folios[i];
+	}
+	*nr = kept;
+	*dirty = ev.dirty;
+	return free_gone(cache, &ev);
 }
 
 /**
@@ -289,14 +356,15 @@ static bool evict(struct folio *folio, bool *dirty)
 bool evict_folio(struct folio *folio)
 {
 	struct cache *cache = folio->cache;
-	bool dirty, isolated = lru_isolate(folio);
+	bool dirty = false, isolated = lru_isolate(folio);
+	unsigned int nr = 1;
 
-	if (isolated && evict(folio, &dirty)) {
+	if (isolated && evict(cache, &folio, &nr, &dirty)) {
 		count_stat(cache, evictions_compact, 1);
 		return true;
 	}
 	if (isolated)
-		lru_add(folio);
+		lru_add(folio, NULL);
 	folio_put(folio);
 	return false;
 }
@@ -319,7 +387,7 @@ static unsigned long shrink(struct cache *cache, enum mapping_level level)
 	struct lru *lru = &cache->lru[level];
 	struct folio *folios[RECLAIM_BATCH];
 	unsigned long limit, scanned = 0, freed = 0;
-	unsigned int i, nr, kept;
+	unsigned int nr;
 	bool dirty = false;
 
 	do {
@@ -329,15 +397,9 @@ static unsigned long shrink(struct cache *cache, enum mapping_level level)
 			scanned += deactivate_some(lru);
 		nr = isolate(lru, folios, &scanned);
 		pthread_mutex_unlock(&cache->lru_lock);
-		for (i = kept = 0; i < nr; i++) {
-			unsigned long pages = 1UL << folios[i]->order;
-
-			if (evict(folios[i], &dirty))
-				freed += pages;
-			else
-				folios[kept++] = folios[i];
-		}
-		put_back(cache, folios, kept);
+		freed += evict(cache, folios, &nr, &dirty);
+		if (nr)
+			put_back(cache, folios, nr);
 	} while (freed < RECLAIM_BATCH && scanned < limit);
 	if (dirty)
 		flusher_press(&cache->flushers[level]);

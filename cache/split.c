@@ -89,11 +89,11 @@ int folio_split(struct folio *folio, unsigned int order)
 		xas_unlock(&xas);
 		xas_destroy(&xas);
 	}
-	lru_add(folio);
+	lru_add(folio, NULL);
 	if (err)
 		return err;
 	for (i = 1UL << order; i < nr; i += 1UL << order) {
-		lru_add(folio + i);
+		lru_add(folio + i, NULL);
 		folio_unlock(folio + i);
 	}
 	count_stat(folio->cache, folio_splits, 1);

@@ -110,7 +110,7 @@ static void remove_folios(struct mapping *mapping, struct folio **folios, unsign
 		pages += 1UL << folios[i]->order;
 	}
 	filemap_removed(mapping);
-	__atomic_fetch_sub(&mapping->nrpages, pages, __ATOMIC_RELAXED);
+	mapping_count_pages(mapping, -(long)pages);
 	xas_unlock(&xas);
 	for (i = 0; i < nr; i++) {
 		folio_unlock(folios[i]);

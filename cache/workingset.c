@@ -157,27 +157,44 @@ long workingset_lean(struct lru *lru, long most)
 
 /**
  * workingset_eviction() - What is to be left in the slot of a folio that is evicted.
+ * @evicted: pages evicted so far by the caller, for workingset_evicted(); goes on by the folio's
  *
  * Context: XArray lock held; the folio is still the mapping's.
  * Return: The shadow, or NULL when the mapping is being torn down.
  */
-void *workingset_eviction(struct mapping *mapping, struct folio *folio)
+void *workingset_eviction(struct mapping *mapping, struct folio *folio, unsigned long evicted[2])
 {
 	struct lru *lru = &folio->cache->lru[folio->level];
-	unsigned long clock = __atomic_load_n(&lru->clock, __ATOMIC_RELAXED) & CLOCK_MASK;
+	unsigned long clock = __atomic_load_n(&lru->clock, __ATOMIC_RELAXED);
 	bool workingset = folio_flags(folio) & FOLIO_WORKINGSET;
 
-	age(lru, 1UL << folio->order);
-	count_evicted(lru, workingset, 1UL << folio->order);
+	clock = (clock + evicted[0] + evicted[1]) & CLOCK_MASK;
+	evicted[workingset] += 1UL << folio->order;
 	if (__atomic_load_n(&mapping->exiting, __ATOMIC_RELAXED))
 		return NULL;
 	return xa_mk_value(clock << SHADOW_CLOCK_SHIFT | (workingset ? SHADOW_WORKINGSET : 0));
 }
 
 /**
+ * workingset_evicted() - Time goes on by what a caller has evicted.
+ * @evicted: pages; [1]: that had been active
+ */
+void workingset_evicted(struct lru *lru, const unsigned long evicted[2])
+{
+	int kind;
+
+	age(lru, evicted[0] + evicted[1]);
+	for (kind = 0; kind < 2; kind++)
+		if (evicted[kind])
+			count_evicted(lru, kind, evicted[kind]);
+}
+
+/**
  * workingset_refault() - A folio that is read again: is it to be active?
  * @folio: in its mapping, on no list yet
  * @shadow: what was in its slot
+ *
+ * Context: LRU lock held, for the sake of the line of memory that it shares with what changes here.
  */
 void workingset_refault(struct folio *folio, void *shadow)
 {

@@ -29,7 +29,7 @@ static void setup(void)
 		if (!folio)
 			continue;
 		cr_assert(lru_isolate(folio));
-		lru_add(folio);
+		lru_add(folio, NULL);
 		folio_put(folio);
 	}
 }
@@ -67,7 +67,7 @@ static void make_all(bool active)
 			folio_set_flags(folio, FOLIO_ACTIVE);
 		else
 			folio_clear_flags(folio, FOLIO_ACTIVE);
-		lru_add(folio);
+		lru_add(folio, NULL);
 	}
 }
 
