@@ -20,56 +20,13 @@
 #include "mt_internal.h"
 #include "node_alloc.h"
 #include "rbtree.h"
+#include "tree_bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define N (1UL << 18)
 #define SIZE 16UL
-#define MAX_ROUNDS 64
-
-static unsigned long *shuffled;
-static unsigned long sink; /* what was found, so that no loop is left out */
-
-static void fail(const char *what)
-{
-	fprintf(stderr, "bench-maple: %s\n", what);
-	exit(1);
-}
-
-static double cpu_seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return now.tv_sec + now.tv_nsec * 1e-9;
-}
-
-static uint64_t next_random(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
-
-static void shuffle(void)
-{
-	uint64_t random = 88172645463325252;
-
-	shuffled = malloc(N * sizeof(*shuffled));
-	if (!shuffled)
-		fail("no memory");
-	for (unsigned long i = 0; i < N; i++)
-		shuffled[i] = i;
-	for (unsigned long i = N - 1; i; i--) {
-		unsigned long j = next_random(&random) % (i + 1), other = shuffled[j];
-
-		shuffled[j] = shuffled[i];
-		shuffled[i] = other;
-	}
-}
 
 /*
  * Maple tree
@@ -231,17 +188,8 @@ static void rb_erase_random(void)
  * Time
  */
 
-enum op { STORE_SEQ, LOAD_RANDOM, ITERATE, OVERWRITE_RANDOM, ERASE_RANDOM, N_OPS };
-
-static const char *const op_names[N_OPS] = {
-	"store_seq", "load_random", "iterate", "overwrite_random", "erase_random",
-};
-
-struct subject {
-	const char *name;
-	void (*begin)(void);
-	void (*end_round)(void);
-	void (*ops[N_OPS])(void);
+static const char *const op_names[] = {
+	"store_seq", "load_random", "iterate", "overwrite_random", "erase_random", NULL,
 };
 
 #define MT_OPS {mt_store_seq, mt_load_random, mt_iterate, mt_overwrite_random, mt_erase_random}
@@ -255,35 +203,6 @@ static const struct subject subjects[] = {
 	 rb_end_round,
 	 {rb_store_seq, rb_load_random, rb_iterate, rb_overwrite_random, rb_erase_random}},
 };
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static void measure(const struct subject *subject, unsigned int rounds)
-{
-	static double ns[N_OPS][MAX_ROUNDS];
-
-	subject->begin();
-	for (unsigned int round = 0; round < rounds; round++) {
-		for (unsigned int op = 0; op < N_OPS; op++) {
-			double start = cpu_seconds();
-
-			subject->ops[op]();
-			ns[op][round] = (cpu_seconds() - start) * 1e9 / N;
-		}
-		subject->end_round();
-	}
-	for (unsigned int op = 0; op < N_OPS; op++) {
-		qsort(ns[op], rounds, sizeof(ns[op][0]), by_value);
-		printf("figure %s.%s %.2f ns\n", subject->name, op_names[op], ns[op][rounds / 2]);
-		printf("spread %s.%s %.2f to %.2f ns, %u rounds\n", subject->name, op_names[op],
-		       ns[op][0], ns[op][rounds - 1], rounds);
-	}
-}
 
 /*
  * Nodes
@@ -387,15 +306,12 @@ static void count_nodes(void)
 
 int main(void)
 {
-	const char *text = getenv("FOLIOFS_ROUNDS");
-	unsigned int rounds = text ? atoi(text) : 7;
+	unsigned int rounds = bench_rounds();
 
-	if (!rounds || rounds > MAX_ROUNDS)
-		fail("FOLIOFS_ROUNDS is from 1 to 64");
 	rcu_register_thread();
-	shuffle();
+	shuffle(N);
 	for (unsigned int i = 0; i < sizeof(subjects) / sizeof(subjects[0]); i++)
-		measure(&subjects[i], rounds);
+		measure(&subjects[i], op_names, N, rounds);
 	count_nodes();
 	return 0;
 }

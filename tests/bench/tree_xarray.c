@@ -13,12 +13,12 @@
  * FOLIOFS_ROUNDS: rounds, 7 unless set. Prints one line `figure NAME VALUE UNIT` for each.
  */
 #include "node_alloc.h"
+#include "tree_bench.h"
 #include "xa_internal.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #ifdef HAVE_JUDY
 #include <Judy.h>
@@ -28,49 +28,6 @@
 #endif
 
 #define N (1UL << 20)
-#define MAX_ROUNDS 64
-
-static unsigned long *shuffled;
-static unsigned long sink; /* what was found, so that no loop is left out */
-
-static void fail(const char *what)
-{
-	fprintf(stderr, "bench-xarray: %s\n", what);
-	exit(1);
-}
-
-static double cpu_seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return now.tv_sec + now.tv_nsec * 1e-9;
-}
-
-static uint64_t next_random(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
-
-static void shuffle(void)
-{
-	uint64_t random = 88172645463325252;
-
-	shuffled = malloc(N * sizeof(*shuffled));
-	if (!shuffled)
-		fail("no memory");
-	for (unsigned long i = 0; i < N; i++)
-		shuffled[i] = i;
-	for (unsigned long i = N - 1; i; i--) {
-		unsigned long j = next_random(&random) % (i + 1), other = shuffled[j];
-
-		shuffled[j] = shuffled[i];
-		shuffled[i] = other;
-	}
-}
 
 /*
  * XArray
@@ -327,84 +284,33 @@ static void lfht_erase_seq(void)
  * One thread
  */
 
-enum op {
-	STORE_SEQ,
-	LOAD_SEQ,
-	LOAD_RANDOM,
-	ITERATE,
-	SET_MARK,
-	ITERATE_MARKED,
-	ERASE_SEQ,
-	STORE_RANDOM,
-	N_OPS
-};
-
-static const char *const op_names[N_OPS] = {
+static const char *const op_names[] = {
 	"store_seq", "load_seq",       "load_random", "iterate",
-	"set_mark",  "iterate_marked", "erase_seq",   "store_random",
+	"set_mark",  "iterate_marked", "erase_seq",   "store_random", NULL,
 };
 
-struct subject {
-	const char *name;
-	void (*begin)(void);
-	void (*ops[N_OPS])(void);
-};
-
+/* A round begins and ends empty: the random stores come last, and are erased unmeasured. */
 static const struct subject subjects[] = {
 	{"xa",
 	 NULL,
+	 xa_erase_seq,
 	 {xa_store_seq, xa_load_seq, xa_load_random, xa_iterate, xa_mark_all, xa_iterate_marked,
 	  xa_erase_seq, xa_store_random}},
 #ifdef HAVE_JUDY
 	{"judy",
 	 NULL,
+	 judy_erase_seq,
 	 {judy_store_seq, judy_load_seq, judy_load_random, judy_iterate, NULL, NULL, judy_erase_seq,
 	  judy_store_random}},
 #endif
 #ifdef HAVE_LFHT
 	{"lfht",
 	 lfht_begin,
+	 lfht_erase_seq,
 	 {lfht_store_seq, lfht_load_seq, lfht_load_random, lfht_iterate, NULL, NULL, lfht_erase_seq,
 	  lfht_store_random}},
 #endif
 };
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *values, unsigned int n)
-{
-	qsort(values, n, sizeof(*values), by_value);
-	return values[n / 2];
-}
-
-/* A round begins and ends empty; the random stores come last, and are erased unmeasured. */
-static void measure(const struct subject *subject, unsigned int rounds)
-{
-	static double ns[N_OPS][MAX_ROUNDS];
-
-	if (subject->begin)
-		subject->begin();
-	for (unsigned int round = 0; round < rounds; round++) {
-		for (unsigned int op = 0; op < N_OPS; op++) {
-			double start = cpu_seconds();
-
-			if (subject->ops[op])
-				subject->ops[op]();
-			ns[op][round] = (cpu_seconds() - start) * 1e9 / N;
-		}
-		subject->ops[ERASE_SEQ]();
-	}
-	for (unsigned int op = 0; op < N_OPS; op++) {
-		if (subject->ops[op])
-			printf("figure %s.%s %.2f ns\n", subject->name, op_names[op],
-			       median(ns[op], rounds));
-	}
-}
 
 /*
  * Several threads
@@ -496,15 +402,12 @@ static void measure_memory(void)
 
 int main(void)
 {
-	const char *text = getenv("FOLIOFS_ROUNDS");
-	unsigned int rounds = text ? atoi(text) : 7;
+	unsigned int rounds = bench_rounds();
 
-	if (!rounds || rounds > MAX_ROUNDS)
-		fail("FOLIOFS_ROUNDS is from 1 to 64");
 	rcu_register_thread();
-	shuffle();
+	shuffle(N);
 	for (unsigned int i = 0; i < sizeof(subjects) / sizeof(subjects[0]); i++)
-		measure(&subjects[i], rounds);
+		measure(&subjects[i], op_names, N, rounds);
 	measure_threads(rounds);
 	node_pool_drain(&xa_node_pool);
 	measure_memory();
