@@ -15,15 +15,8 @@
 #include "list.h"
 #include "mt_internal.h"
 #include "node_alloc.h"
-#include "seed.h"
+#include "torture_common.h"
 
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-
-#define READERS 2
-#define WRITERS 2
 #define BLOCK 512UL /* even blocks have stable ranges, and only short stores */
 #define BLOCKS 8UL
 #define INDICES (BLOCKS * BLOCK)
@@ -37,26 +30,12 @@ struct past {
 };
 
 struct object {
-	struct rcu_head rcu;
-	unsigned int pieces; /* in the tree now; lock of the tree */
-	unsigned int alive;
+	struct tortured common;
 	unsigned int n_pasts;
 	struct past pasts[PASTS];
-	struct object *next_unlinked;
 };
 
 static struct maple_tree mt;
-static bool stop;
-static unsigned long looks, changes;
-
-#define check(condition, index)                                                                    \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "torture: %s:%d: index %lx: %s\n", __FILE__, __LINE__,     \
-				(unsigned long)(index), #condition);                               \
-			abort();                                                                   \
-		}                                                                                  \
-	} while (0)
 
 static bool is_stable(unsigned long index)
 {
@@ -78,41 +57,11 @@ static unsigned long next_stable(unsigned long index)
 
 static struct object *new_object(unsigned long first, unsigned long last)
 {
-	struct object *object = calloc(1, sizeof(*object));
+	struct object *object = tortured_new(sizeof(*object));
 
-	if (!object)
-		abort();
 	object->pasts[0] = (struct past){ first, last };
-	object->n_pasts = object->pieces = object->alive = 1;
+	object->n_pasts = 1;
 	return object;
-}
-
-static void free_object(struct rcu_head *head)
-{
-	struct object *object = container_of(head, struct object, rcu);
-
-	rcu_callback_begin(head);
-	object->alive = 0;
-	free(object);
-}
-
-/* A piece is about to go. The grace period may begin only when it is gone: see free_list(). */
-static void put_piece(struct object *object, struct object **unlinked)
-{
-	if (--object->pieces)
-		return;
-	object->next_unlinked = *unlinked;
-	*unlinked = object;
-}
-
-static void free_list(struct object *unlinked)
-{
-	while (unlinked) {
-		struct object *next = unlinked->next_unlinked;
-
-		call_rcu(&unlinked->rcu, free_object);
-		unlinked = next;
-	}
 }
 
 /* A store is about to leave this of the object. Lock held; readers look at the same time. */
@@ -122,7 +71,7 @@ static void remember(struct object *object, unsigned long first, unsigned long l
 
 	past->first = first;
 	past->last = last;
-	object->pieces++;
+	object->common.parts++;
 	__atomic_store_n(&object->n_pasts, object->n_pasts + 1, __ATOMIC_RELEASE);
 }
 
@@ -131,7 +80,7 @@ static void check_object(const struct object *object, unsigned long index)
 	unsigned int n = __atomic_load_n(&object->n_pasts, __ATOMIC_ACQUIRE);
 	bool covers = false;
 
-	check(object->alive == 1, index);
+	check(object->common.alive == 1, index);
 	check(n && n <= PASTS, index);
 	for (unsigned int i = 0; i < n; i++)
 		covers |= index >= object->pasts[i].first && index <= object->pasts[i].last;
@@ -144,7 +93,7 @@ static void check_range(const struct object *object, const struct ma_state *mas)
 	unsigned int n = __atomic_load_n(&object->n_pasts, __ATOMIC_ACQUIRE);
 	bool was = false;
 
-	check(object->alive == 1, mas->index);
+	check(object->common.alive == 1, mas->index);
 	for (unsigned int i = 0; i < n; i++)
 		was |= mas->index == object->pasts[i].first && mas->last == object->pasts[i].last;
 	check(was, mas->index);
@@ -275,17 +224,11 @@ static void read_steps(uint64_t *random)
 	rcu_read_unlock();
 }
 
-static void *reader(void *seed)
+static void read_some(uint64_t *random)
 {
 	void (*const reads[])(uint64_t *) = { read_loads, read_all, read_all_down, read_steps };
-	uint64_t random = (uintptr_t)seed;
-	unsigned long n = 0;
 
-	rcu_register_thread();
-	for (; !__atomic_load_n(&stop, __ATOMIC_RELAXED); n++)
-		reads[test_random(&random) % 4](&random);
-	__atomic_fetch_add(&looks, n, __ATOMIC_RELAXED);
-	return NULL;
+	reads[test_random(random) % 4](random);
 }
 
 /*
@@ -323,7 +266,8 @@ static void cut_edges(unsigned long *first, unsigned long *last)
  */
 static void replace(unsigned long first, unsigned long last, bool erase)
 {
-	struct object *object, *old, *unlinked = NULL;
+	struct object *object, *old;
+	struct tortured *unlinked = NULL;
 	MA_STATE(mas, &mt, first, first);
 
 	mas_lock(&mas);
@@ -331,25 +275,26 @@ static void replace(unsigned long first, unsigned long last, bool erase)
 	object = erase ? NULL : new_object(first, last);
 	mas_set(&mas, first);
 	mas_for_each(&mas, old, last)
-		put_piece(old, &unlinked);
+		tortured_put(old, &unlinked);
 	mas_set_range(&mas, first, last);
 	check(!mas_preallocate(&mas, object, GFP_KERNEL), first);
 	mas_store_prealloc(&mas, object);
 	mas_unlock(&mas);
-	free_list(unlinked);
+	tortured_free(unlinked);
 }
 
 static void erase_at(unsigned long index)
 {
-	struct object *object, *unlinked = NULL;
+	struct object *object;
+	struct tortured *unlinked = NULL;
 	MA_STATE(mas, &mt, index, index);
 
 	mas_lock(&mas);
 	object = mas_erase(&mas);
 	if (object)
-		put_piece(object, &unlinked);
+		tortured_put(object, &unlinked);
 	mas_unlock(&mas);
-	free_list(unlinked);
+	tortured_free(unlinked);
 }
 
 /*
@@ -400,36 +345,12 @@ static void change(uint64_t *random)
 		replace(first, last, n % 4 == 1);
 }
 
-static void *writer(void *seed)
-{
-	uint64_t random = (uintptr_t)seed;
-	unsigned long n = 0;
-
-	rcu_register_thread();
-	for (; !__atomic_load_n(&stop, __ATOMIC_RELAXED); n++)
-		change(&random);
-	__atomic_fetch_add(&changes, n, __ATOMIC_RELAXED);
-	return NULL;
-}
-
 static void run(unsigned int flags, uint64_t random, unsigned long ms)
 {
-	struct timespec duration = { ms / 1000, ms % 1000 * 1000000 };
-	pthread_t threads[READERS + WRITERS];
-
 	mt_init_flags(&mt, flags);
-	stop = false;
 	for (unsigned long i = next_stable(0); i < INDICES; i = next_stable(i + 1))
 		replace(i, i + STABLE_SIZE - 1, false);
-	for (unsigned int i = 0; i < READERS + WRITERS; i++) {
-		void *seed = (void *)(uintptr_t)test_random(&random);
-
-		check(!pthread_create(&threads[i], NULL, i < READERS ? reader : writer, seed), i);
-	}
-	nanosleep(&duration, NULL);
-	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
-	for (unsigned int i = 0; i < READERS + WRITERS; i++)
-		pthread_join(threads[i], NULL);
+	torture(read_some, change, random, ms);
 	check(!mt_check(&mt), 0);
 	replace(0, ULONG_MAX, true);
 	check(mtree_empty(&mt), 0);
@@ -439,17 +360,14 @@ static void run(unsigned int flags, uint64_t random, unsigned long ms)
 
 int main(void)
 {
-	unsigned long ms = test_setting("FOLIOFS_SECONDS", 0) * 1000;
+	unsigned long ms = torture_ms(800);
 	uint64_t random = test_seed();
 
-	if (!ms)
-		ms = 800;
 	rcu_register_thread();
 	run(MT_FLAGS_USE_RCU, random, ms / 2);
 	run(MT_FLAGS_USE_RCU | MT_FLAGS_ALLOC_RANGE, random, ms / 2);
 	rcu_barrier();
 	node_pool_drain(&mt_node_pool);
 	check(node_pool_live(&mt_node_pool) == 0, 0);
-	printf("%lu rounds of reading, %lu changes\n", looks, changes);
-	return looks && changes ? 0 : 1;
+	return torture_result();
 }

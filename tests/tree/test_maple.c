@@ -3,13 +3,7 @@
  * The normal API of the maple tree, one behaviour each. Every test ends with a well-formed tree
  * that holds what the list says, then an empty one, and no node left.
  */
-#include "maple_pair.h"
-
-#include <criterion/criterion.h>
-#include <criterion/parameterized.h>
-
-static struct pair pair;
-static struct maple_tree *const mt = &pair.mt;
+#include "maple_fixture.h"
 
 static void begin(void)
 {
@@ -19,21 +13,6 @@ static void begin(void)
 static void begin_gaps(void)
 {
 	pair_begin(&pair, MT_FLAGS_ALLOC_RANGE);
-}
-
-static void end(void)
-{
-	pair_end(&pair);
-}
-
-static void *value(unsigned long v)
-{
-	return xa_mk_value(v);
-}
-
-static void store(unsigned long first, unsigned long last, void *entry)
-{
-	pair_store(&pair, first, last, entry);
 }
 
 TestSuite(tree, .init = begin, .fini = end, .timeout = 60);

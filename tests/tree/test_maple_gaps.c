@@ -2,33 +2,13 @@
 /*
  * Free ranges: found from below and from above, within limits, and allocated.
  */
-#include "maple_pair.h"
-
-#include <criterion/criterion.h>
+#include "maple_fixture.h"
 
 #define M ULONG_MAX
-
-static struct pair pair;
-static struct maple_tree *const mt = &pair.mt;
 
 static void begin(void)
 {
 	pair_begin(&pair, MT_FLAGS_ALLOC_RANGE);
-}
-
-static void end(void)
-{
-	pair_end(&pair);
-}
-
-static void *value(unsigned long v)
-{
-	return xa_mk_value(v);
-}
-
-static void store(unsigned long first, unsigned long last, void *entry)
-{
-	pair_store(&pair, first, last, entry);
 }
 
 /* Looks in both directions for what the list says. */

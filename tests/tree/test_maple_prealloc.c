@@ -3,30 +3,10 @@
  * Preallocation: how many nodes a store asks for, that these are always enough, with nodes that
  * have just the slots that they must have as well, and that none is lost.
  */
-#include "maple_pair.h"
+#include "maple_fixture.h"
 #include "seed.h"
 
-#include <criterion/criterion.h>
-#include <criterion/parameterized.h>
-
 #define M ULONG_MAX
-
-static struct pair pair;
-static struct maple_tree *const mt = &pair.mt;
-
-#define MODES(suite, test)                                                                         \
-	ParameterizedTestParameters(suite, test)                                                   \
-	{                                                                                          \
-		static unsigned int modes[] = { 0, MT_FLAGS_USE_RCU, MT_FLAGS_ALLOC_RANGE,         \
-						MT_FLAGS_USE_RCU | MT_FLAGS_ALLOC_RANGE };         \
-		return cr_make_param_array(unsigned int, modes, 4);                                \
-	}                                                                                          \
-	ParameterizedTest(unsigned int *mode, suite, test, .timeout = 120)
-
-static void *value(unsigned long v)
-{
-	return xa_mk_value(v);
-}
 
 /*
  * The numbers of the table, from the nodes on the way down

@@ -3,29 +3,9 @@
  * Stores of every kind, with and without gaps and readers. First one of each kind, made to be just
  * that; then, on trees of all sizes, a store from each boundary to each other.
  */
-#include "maple_pair.h"
-
-#include <criterion/criterion.h>
-#include <criterion/parameterized.h>
+#include "maple_fixture.h"
 
 #define M ULONG_MAX
-
-static struct pair pair;
-static struct maple_tree *const mt = &pair.mt;
-
-#define MODES(suite, test)                                                                         \
-	ParameterizedTestParameters(suite, test)                                                   \
-	{                                                                                          \
-		static unsigned int modes[] = { 0, MT_FLAGS_USE_RCU, MT_FLAGS_ALLOC_RANGE,         \
-						MT_FLAGS_USE_RCU | MT_FLAGS_ALLOC_RANGE };         \
-		return cr_make_param_array(unsigned int, modes, 4);                                \
-	}                                                                                          \
-	ParameterizedTest(unsigned int *mode, suite, test, .timeout = 120)
-
-static void *value(unsigned long v)
-{
-	return xa_mk_value(v);
-}
 
 /* Stores, and checks that it was of this kind and asked for so many nodes. */
 static void is(enum store_type type, unsigned int nodes, unsigned long first, unsigned long last,

@@ -2,32 +2,11 @@
 /*
  * The maple tree's cursor, one behaviour each; what a function does from each status is a table.
  */
-#include "maple_pair.h"
-
-#include <criterion/criterion.h>
-#include <criterion/parameterized.h>
-
-static struct pair pair;
-static struct maple_tree *const mt = &pair.mt;
+#include "maple_fixture.h"
 
 static void begin(void)
 {
 	pair_begin(&pair, MT_FLAGS_USE_RCU);
-}
-
-static void end(void)
-{
-	pair_end(&pair);
-}
-
-static void *value(unsigned long v)
-{
-	return xa_mk_value(v);
-}
-
-static void store(unsigned long first, unsigned long last, void *entry)
-{
-	pair_store(&pair, first, last, entry);
 }
 
 /* A store through the cursor, at its range, noted in the list. */

@@ -11,15 +11,9 @@
  */
 #include "model.h"
 #include "node_alloc.h"
+#include "torture_common.h"
 #include "xa_internal.h"
 
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-
-#define READERS 2
-#define WRITERS 2
 #define BLOCK_ORDER 9 /* stores of any order stay in a block; even ones hold only order 0 */
 #define BLOCKS 8
 #define INDICES (BLOCKS << BLOCK_ORDER)
@@ -28,68 +22,25 @@
 #define STABLE(i) ((i) % 8 == 7 && !((i) >> BLOCK_ORDER & 1))
 
 struct object {
-	struct rcu_head rcu;
+	struct tortured common; /* parts: entries that point here */
 	unsigned long start;
 	unsigned int order;
-	unsigned int entries; /* how many point here; xa_lock */
-	unsigned int alive;
-	struct object *next_unlinked;
 };
 
 static struct xarray xa;
-static bool stop;
-static unsigned long looks, changes;
-
-#define check(condition, index)                                                                    \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "torture: %s:%d: index %lx: %s\n", __FILE__, __LINE__,     \
-				(unsigned long)(index), #condition);                               \
-			abort();                                                                   \
-		}                                                                                  \
-	} while (0)
 
 static struct object *new_object(unsigned long start, unsigned int order)
 {
-	struct object *object = malloc(sizeof(*object));
+	struct object *object = tortured_new(sizeof(*object));
 
-	if (!object)
-		abort();
-	*object = (struct object){ .start = start, .order = order, .entries = 1, .alive = 1 };
+	object->start = start;
+	object->order = order;
 	return object;
-}
-
-static void free_object(struct rcu_head *head)
-{
-	struct object *object = container_of(head, struct object, rcu);
-
-	rcu_callback_begin(head);
-	object->alive = 0;
-	free(object);
-}
-
-/* An entry is about to go. The grace period may begin only when it is gone: see free_list(). */
-static void put_object(struct object *object, struct object **unlinked)
-{
-	if (--object->entries)
-		return;
-	object->next_unlinked = *unlinked;
-	*unlinked = object;
-}
-
-static void free_list(struct object *unlinked)
-{
-	while (unlinked) {
-		struct object *next = unlinked->next_unlinked;
-
-		call_rcu(&unlinked->rcu, free_object);
-		unlinked = next;
-	}
 }
 
 static void check_object(const struct object *object, unsigned long index)
 {
-	check(object->alive == 1, index);
+	check(object->common.alive == 1, index);
 	check(index - object->start < 1UL << object->order, index);
 }
 
@@ -175,17 +126,11 @@ static void read_steps(uint64_t *random)
 	rcu_read_unlock();
 }
 
-static void *reader(void *seed)
+static void read_some(uint64_t *random)
 {
 	void (*const reads[])(uint64_t *) = { read_loads, read_all, read_marked, read_steps };
-	uint64_t random = (uintptr_t)seed;
-	unsigned long n = 0;
 
-	rcu_register_thread();
-	for (; !__atomic_load_n(&stop, __ATOMIC_RELAXED); n++)
-		reads[test_random(&random) % 4](&random);
-	__atomic_fetch_add(&looks, n, __ATOMIC_RELAXED);
-	return NULL;
+	reads[test_random(random) % 4](random);
 }
 
 /* Stores a new object, or NULL, in place of all in the range; a larger entry goes whole. */
@@ -193,14 +138,15 @@ static void replace(unsigned long index, unsigned int order, bool erase, bool ma
 {
 	XA_STATE_ORDER(xas, &xa, index, order);
 	struct object *object = erase ? NULL : new_object(xas.xa_index, order);
-	struct object *old, *unlinked = NULL;
+	struct object *old;
+	struct tortured *unlinked = NULL;
 
 	do {
 		xas_lock(&xas);
 		xas_for_each_conflict(&xas, old) {
 			bool larger = xas_get_order(&xas) > (int)order;
 
-			put_object(old, &unlinked);
+			tortured_put(old, &unlinked);
 			/* Would keep its order: erase it first. */
 			if (larger)
 				xas_store(&xas, NULL);
@@ -216,7 +162,7 @@ static void replace(unsigned long index, unsigned int order, bool erase, bool ma
 			xas_set_mark(&xas, XA_MARK_1);
 		xas_unlock(&xas);
 	} while (xas_nomem(&xas, GFP_KERNEL));
-	free_list(unlinked);
+	tortured_free(unlinked);
 }
 
 static void split(unsigned long index, uint64_t *random)
@@ -234,7 +180,7 @@ static void split(unsigned long index, uint64_t *random)
 	object = xas_load(&look);
 	if (object && xas_get_order(&look) == (int)old_order && order < old_order) {
 		xas_split(&xas, object, old_order);
-		object->entries += (1U << (old_order - order)) - 1;
+		object->common.parts += (1U << (old_order - order)) - 1;
 	}
 	xas_unlock(&xas);
 	xas_destroy(&xas);
@@ -261,61 +207,36 @@ static void change(uint64_t *random)
 	replace(index, order, test_random(random) % 3 == 0, test_random(random) & 1);
 }
 
-static void *writer(void *seed)
-{
-	uint64_t random = (uintptr_t)seed;
-	unsigned long n = 0;
-
-	rcu_register_thread();
-	for (; !__atomic_load_n(&stop, __ATOMIC_RELAXED); n++)
-		change(&random);
-	__atomic_fetch_add(&changes, n, __ATOMIC_RELAXED);
-	return NULL;
-}
-
 static void clear_all(void)
 {
-	struct object *object, *unlinked = NULL;
+	struct object *object;
+	struct tortured *unlinked = NULL;
 	XA_STATE(xas, &xa, 0);
 
 	xas_lock(&xas);
 	xas_for_each(&xas, object, ULONG_MAX) {
-		put_object(object, &unlinked);
+		tortured_put(object, &unlinked);
 		xas_store(&xas, NULL);
 	}
 	xas_unlock(&xas);
-	free_list(unlinked);
+	tortured_free(unlinked);
 	check(xa_empty(&xa), 0);
 }
 
 int main(void)
 {
-	unsigned long ms = test_setting("FOLIOFS_SECONDS", 0) * 1000;
-	struct timespec duration = { .tv_nsec = 700 * 1000000L };
-	pthread_t threads[READERS + WRITERS];
 	uint64_t random = test_seed();
 
-	if (ms)
-		duration = (struct timespec){ .tv_sec = ms / 1000 };
 	rcu_register_thread();
 	for (unsigned long i = 0; i < INDICES; i++) {
 		if (STABLE(i))
 			replace(i, 0, false, false);
 	}
-	for (unsigned int i = 0; i < READERS + WRITERS; i++) {
-		void *seed = (void *)(uintptr_t)test_random(&random);
-
-		check(!pthread_create(&threads[i], NULL, i < READERS ? reader : writer, seed), i);
-	}
-	nanosleep(&duration, NULL);
-	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
-	for (unsigned int i = 0; i < READERS + WRITERS; i++)
-		pthread_join(threads[i], NULL);
+	torture(read_some, change, random, torture_ms(700));
 	check(!xa_check(&xa), 0);
 	clear_all();
 	rcu_barrier();
 	node_pool_drain(&xa_node_pool);
 	check(node_pool_live(&xa_node_pool) == 0, 0);
-	printf("%lu rounds of reading, %lu changes\n", looks, changes);
-	return looks && changes ? 0 : 1;
+	return torture_result();
 }
