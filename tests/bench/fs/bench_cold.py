@@ -8,6 +8,9 @@ cache above it, and with direct_io), and the kernel's ext4 on a loop device. One
 of 128 KiB and of 1 MiB, four streams over four files at once, and tar c of a tree. Before each measurement
 the file system is mounted anew and the image's pages are dropped from the kernel's cache.
 
+The last line says how much of the processors' time the host has taken for others: with more than a few percent
+the figures say little, since who needs more of the processor loses more.
+
 BENCH_ROUNDS (3) rounds; BENCH_MIB (512), read by one stream, and by four together. Needs root. FOLIOFS names the program.
 
 figure NAME VALUE UNIT: medians. read.cold_ratio is the worst of the four ways to read with foliofs, as a part
@@ -33,6 +36,13 @@ def run(*words, **kw):
 	kw.setdefault('stdout', subprocess.DEVNULL)
 	kw.setdefault('stderr', subprocess.DEVNULL)
 	return subprocess.run(words, check=True, stdin=subprocess.DEVNULL, **kw)
+
+
+def processor_time():
+	"""Ticks stolen by the host, and all, since the machine was started."""
+	with open('/proc/stat') as f:
+		ticks = [int(word) for word in f.readline().split()[1:9]]
+	return ticks[7], sum(ticks)
 
 
 class Bench:
@@ -161,9 +171,12 @@ def main():
 	try:
 		bench = Bench(top)
 		bench.make_image()
+		before = processor_time()
 		for _ in range(ROUNDS):
 			bench.round()
+		stolen, time_in_all = (after - was for after, was in zip(processor_time(), before))
 		bench.report()
+		print('figure read.stolen %.1f %%' % (100 * stolen / time_in_all))
 	finally:
 		if os.path.ismount(os.path.join(top, 'mnt')):
 			subprocess.run(['umount', '-l', os.path.join(top, 'mnt')])
