@@ -386,7 +386,7 @@ static void collect_old(struct mapping *mapping, const struct read_range *range,
 			break;
 		}
 		batch_add(batch, folio);
-		if (batch->nr == FOLIO_BATCH_SIZE)
+		if (batch->nr == FOLIO_BATCH_SIZE || (folio_flags(folio) & FOLIO_READAHEAD))
 			break;
 		xas_advance(&xas, folio_next_index(folio) - 1);
 	}
