@@ -141,6 +141,29 @@ void folio_put(struct folio *folio)
 	arena_free(folio);
 }
 
+/**
+ * folio_put_list() - Drop a reference of each of several folios; those with none left are freed.
+ * @folios: of one cache, out of their mappings; the array is used up
+ *
+ * Context: May take the LRU and arena locks, each once.
+ */
+void folio_put_list(struct cache *cache, struct folio **folios, unsigned int nr)
+{
+	unsigned int i, last = 0;
+
+	for (i = 0; i < nr; i++) {
+		unsigned int old = __atomic_fetch_sub(&folios[i]->refcount, 1, __ATOMIC_ACQ_REL);
+
+		cache_assert(old);
+		if (old == 1)
+			folios[last++] = folios[i];
+	}
+	if (!last)
+		return;
+	lru_remove_list(cache, folios, last);
+	arena_free_list(cache, folios, last);
+}
+
 /* Takes the count from @expected to 0, so that nobody can get at the folio any more. */
 bool folio_freeze(struct folio *folio, unsigned int expected)
 {

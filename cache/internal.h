@@ -290,6 +290,7 @@ unsigned int folio_clear_dirty(struct folio *folio, size_t offset, size_t len);
 unsigned int folio_begin_write(struct folio *folio, unsigned int *pages);
 unsigned int folio_end_write(struct folio *folio, bool failed, unsigned int *redirtied);
 void frame_copy_to(void *dst, const struct folio *frame, size_t offset, size_t len);
+void folio_put_list(struct cache *cache, struct folio **folios, unsigned int nr);
 bool folio_freeze(struct folio *folio, unsigned int expected);
 void folio_end_writeback(struct folio *folio);
 
@@ -297,6 +298,7 @@ void folio_end_writeback(struct folio *folio);
 void lru_init(struct cache *cache);
 void lru_add(struct folio *folio, void *shadow);
 void lru_remove(struct folio *folio);
+void lru_remove_list(struct cache *cache, struct folio **folios, unsigned int nr);
 void folio_mark_accessed(struct folio *folio);
 bool lru_isolate(struct folio *folio);
 bool evict_folio(struct folio *folio);

@@ -189,6 +189,18 @@ void lru_remove(struct folio *folio)
 	pthread_mutex_unlock(&cache->lru_lock);
 }
 
+/* The same for several folios of one cache. Context: Takes the LRU lock once. */
+void lru_remove_list(struct cache *cache, struct folio **folios, unsigned int nr)
+{
+	unsigned int i;
+
+	pthread_mutex_lock(&cache->lru_lock);
+	for (i = 0; i < nr; i++)
+		if (folio_flags(folios[i]) & FOLIO_LRU)
+			lru_unlink(folios[i]);
+	pthread_mutex_unlock(&cache->lru_lock);
+}
+
 /* Takes a referenced folio off its list; false when it is on none. Context: Takes the LRU lock. */
 bool lru_isolate(struct folio *folio)
 {

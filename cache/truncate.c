@@ -2,11 +2,14 @@
 /*
  * Dropping what is cached: truncation, holes, invalidation.
  *
- * A range is emptied in two passes. The first waits for nothing: it locks what can be locked at
- * once, batch by batch, and takes each batch out under one XArray lock. The second waits for locks
- * and for writes in flight, folio by folio, and starts over until it finds the range empty. A folio
- * whose reference count is frozen is being evicted; taking the XArray lock once waits for that. When
- * no folio is left, nobody can leave shadows there any more, and those of the range are dropped.
+ * A range is emptied in two passes. The first is one walk that waits for nothing: batch by batch,
+ * each under one XArray lock, it takes out the folios that can be locked at once and drops the
+ * shadows between them; the folios of a batch are then freed as one list. Nobody adds a folio
+ * meanwhile, so a walk that has left none leaves no shadow either, and all is done; a file of
+ * shadows alone costs just this. Otherwise the second pass waits for locks and for writes in
+ * flight, folio by folio, and starts over until it finds the range empty. A folio whose reference
+ * count is frozen is being evicted; taking the XArray lock once waits for that. Those that were
+ * evicted meanwhile have left shadows, which are dropped at the end.
  *
  * A large folio that an end of the range cuts is zeroed there and split, and what lies in the range
  * goes. If it cannot be split, since somebody reads it, it stays: its part is clean and zero.
@@ -26,6 +29,8 @@
  */
 #include "internal.h"
 
+#define REMOVAL_BATCH 64	/* folios that are taken out under one lock */
+#define ENTRIES_AT_ONCE 4096	/* entries, shadows most of all, that are looked at under one lock */
 #define LAST_INDEX ((pgoff_t)(LLONG_MAX >> PAGE_SHIFT))
 
 /*
@@ -65,58 +70,81 @@ static unsigned int find_folios(struct mapping *mapping, pgoff_t *start, pgoff_t
 	return batch->nr;
 }
 
-/* The blocks that touch the range lose their dirt and reservation. Folio locked, no WRITEBACK. */
-static void forget_dirty(struct mapping *mapping, struct folio *folio, size_t offset, size_t len)
+/* Dirt that is dropped, of one mapping, is told to the flusher. No XArray lock held. */
+static void dirt_dropped(struct mapping *mapping, unsigned int pages)
 {
 	struct flusher *flusher = mapping_flusher(mapping);
-	unsigned int pages;
 
+	if (!pages)
+		return;
+	__atomic_fetch_sub(&flusher->nr_dirty, pages, __ATOMIC_RELAXED);
+	flusher_progress(flusher);
+}
+
+static void unreserve(struct mapping *mapping, struct folio *folio, size_t offset, size_t len)
+{
 	if (folio_range_any(folio, BLOCKS_RESERVED, offset, len))
 		mapping->ops->unreserve(mapping, folio, offset, len);
 	cache_assert(!folio_range_any(folio, BLOCKS_RESERVED, offset, len));
+}
+
+/* The blocks that touch the range lose their dirt and reservation. Folio locked, no WRITEBACK. */
+static void forget_dirty(struct mapping *mapping, struct folio *folio, size_t offset, size_t len)
+{
+	unsigned int pages;
+
+	unreserve(mapping, folio, offset, len);
 	if (!folio_nr_dirty(folio) || !folio_range_any(folio, BLOCKS_DIRTY, offset, len))
 		return;
 	xa_lock(&mapping->i_pages);
 	pages = folio_clear_dirty(folio, offset, len);
-	__atomic_fetch_sub(&flusher->nr_dirty, pages, __ATOMIC_RELAXED);
 	if (!folio_nr_dirty(folio)) {
 		__xa_clear_mark(&mapping->i_pages, folio->index, PAGECACHE_TAG_DIRTY);
 		__xa_clear_mark(&mapping->i_pages, folio->index, PAGECACHE_TAG_TOWRITE);
 		__atomic_fetch_sub(&mapping->nrdirty, 1, __ATOMIC_SEQ_CST);
 	}
 	xa_unlock(&mapping->i_pages);
-	if (pages)
-		flusher_progress(flusher);
+	dirt_dropped(mapping, pages);
 }
 
-/* Takes locked folios, none under WRITEBACK, out of the mapping; unlocks and puts them. */
-static void remove_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
-{
-	XA_STATE(xas, &mapping->i_pages, 0);
-	unsigned long pages = 0;
-	unsigned int i;
+/* Folios that leave their mapping together, locked. */
+struct removal {
+	struct folio *folios[REMOVAL_BATCH];
+	unsigned int nr, entries;	/* folios; entries of the tree that were looked at */
+	pgoff_t first;			/* of the range; for take_out_idle() */
+	unsigned long pages;
+	unsigned int dirty;		/* pages */
+};
 
-	for (i = 0; i < nr; i++) {
-		cache_assert(!folio_test_writeback(folios[i]));
-		forget_dirty(mapping, folios[i], 0, folio_size(folios[i]));
+/*
+ * The XArray lock is held from here
+ */
+
+/*
+ * The slot under the cursor holds a locked folio that is not under WRITEBACK: empties it. The
+ * marks go with the entry; a reservation is given back by removal_finish().
+ */
+static void take_out(struct xa_state *xas, struct folio *folio, struct removal *removal)
+{
+	struct mapping *mapping = folio->mapping;
+
+	cache_assert(!folio_test_writeback(folio));
+	if (folio_nr_dirty(folio)) {
+		removal->dirty += folio_clear_dirty(folio, 0, folio_size(folio));
+		__atomic_fetch_sub(&mapping->nrdirty, 1, __ATOMIC_SEQ_CST);
 	}
-	xas_set_update(&xas, workingset_update_node);
-	xas_lock(&xas);
-	for (i = 0; i < nr; i++) {
-		xas_set(&xas, folios[i]->index);
-		xas_load(&xas);
-		xas_store(&xas, NULL);
-		folios[i]->mapping = NULL;
-		pages += 1UL << folios[i]->order;
-	}
+	xas_store(xas, NULL);
+	folio->mapping = NULL;
+	removal->pages += 1UL << folio->order;
+	removal->folios[removal->nr++] = folio;
+}
+
+static void took_out(struct mapping *mapping, const struct removal *removal)
+{
+	if (!removal->nr)
+		return;
 	filemap_removed(mapping);
-	mapping_count_pages(mapping, -(long)pages);
-	xas_unlock(&xas);
-	for (i = 0; i < nr; i++) {
-		folio_unlock(folios[i]);
-		folio_put(folios[i]);
-		folio_put(folios[i]);
-	}
+	mapping_count_pages(mapping, -(long)removal->pages);
 }
 
 /* Does the folio lie wholly in a range of indices? */
@@ -125,30 +153,94 @@ static bool is_inside(const struct folio *folio, pgoff_t first, pgoff_t last)
 	return folio->index >= first && folio_next_index(folio) - 1 <= last;
 }
 
-/* Pass 1: what can be had without waiting. */
-static void remove_idle(struct mapping *mapping, pgoff_t first, pgoff_t last)
+/*
+ * Goes on with a walk for one batch: takes out what lies in the range and can be locked at once,
+ * and drops shadows. The mapping's reference keeps a folio while it is in its slot, so none is
+ * taken. *@left is set when a folio stays. Return: whether the walk is to go on.
+ */
+static bool take_out_idle(struct xa_state *xas, pgoff_t last, struct removal *removal, bool *left)
 {
-	struct folio_batch batch;
-	pgoff_t next = first;
-	unsigned int i, nr;
-	bool frozen;
+	pgoff_t first = removal->first;
+	struct folio *folio;
 
-	while (find_folios(mapping, &next, last, &batch, &frozen)) {
-		for (i = nr = 0; i < batch.nr; i++) {
-			struct folio *folio = batch.folios[i];
-
-			if (!is_inside(folio, first, last) || !folio_trylock(folio)) {
-				folio_put(folio);
-			} else if (folio->mapping != mapping || folio_test_writeback(folio)) {
-				folio_unlock(folio);
-				folio_put(folio);
-			} else {
-				batch.folios[nr++] = folio;
-			}
+	xas_for_each(xas, folio, last) {
+		if (xa_is_value(folio)) {
+			xas_store(xas, NULL);
+		} else if (!is_inside(folio, first, last) || !folio_trylock(folio)) {
+			*left = true;
+		} else if (folio_test_writeback(folio)) {
+			folio_unlock(folio);
+			*left = true;
+		} else {
+			take_out(xas, folio, removal);
 		}
-		count_stat(mapping->cache, truncated, nr);
-		remove_folios(mapping, batch.folios, nr);
+		if (removal->nr == REMOVAL_BATCH || ++removal->entries == ENTRIES_AT_ONCE)
+			return true;
 	}
+	return false;
+}
+
+/*
+ * The XArray lock is not held from here
+ */
+
+/* Gives back what the folios had reserved, unlocks them and drops the mapping's references. */
+static void removal_finish(struct mapping *mapping, struct removal *removal)
+{
+	unsigned int i;
+
+	for (i = 0; i < removal->nr; i++) {
+		struct folio *folio = removal->folios[i];
+
+		unreserve(mapping, folio, 0, folio_size(folio));
+		folio_unlock(folio);
+	}
+	dirt_dropped(mapping, removal->dirty);
+	folio_put_list(mapping->cache, removal->folios, removal->nr);
+}
+
+/* Takes a locked folio, not under WRITEBACK, out of the mapping; unlocks and puts it. */
+static void remove_folio(struct mapping *mapping, struct folio *folio)
+{
+	XA_STATE(xas, &mapping->i_pages, folio->index);
+	struct removal removal = {.nr = 0};
+
+	xas_set_update(&xas, workingset_update_node);
+	xas_lock(&xas);
+	xas_load(&xas);
+	take_out(&xas, folio, &removal);
+	took_out(mapping, &removal);
+	xas_unlock(&xas);
+	removal_finish(mapping, &removal);
+	folio_put(folio);
+}
+
+/*
+ * Pass 1: what can be had without waiting, in one walk, with one lock a batch. Return: whether a
+ * folio is left, so that there may also be shadows again.
+ */
+static bool remove_idle(struct mapping *mapping, pgoff_t first, pgoff_t last)
+{
+	XA_STATE(xas, &mapping->i_pages, first);
+	bool more = true, left = false;
+
+	xas_set_update(&xas, workingset_update_node);
+	while (more) {
+		struct removal removal;
+
+		removal.first = first;
+		removal.nr = removal.entries = removal.dirty = 0;
+		removal.pages = 0;
+		xas_lock(&xas);
+		more = take_out_idle(&xas, last, &removal, &left);
+		took_out(mapping, &removal);
+		if (more)
+			xas_pause(&xas);
+		xas_unlock(&xas);
+		count_stat(mapping->cache, truncated, removal.nr);
+		removal_finish(mapping, &removal);
+	}
+	return left;
 }
 
 /* Locks a folio, waits for its write; false, with the folio put, when it is not the mapping's. */
@@ -204,7 +296,7 @@ static bool remove_busy(struct mapping *mapping, pgoff_t first, pgoff_t last)
 				continue;
 			count_stat(mapping->cache, truncated, inside);
 			if (inside)
-				remove_folios(mapping, &folio, 1);
+				remove_folio(mapping, folio);
 			else
 				found |= trim_folio(mapping, folio, first, last);
 		}
@@ -219,7 +311,8 @@ static void remove_range(struct mapping *mapping, pgoff_t first, pgoff_t last)
 {
 	if (first > last)
 		return;
-	remove_idle(mapping, first, last);
+	if (!remove_idle(mapping, first, last))
+		return;
 	while (remove_busy(mapping, first, last))
 		;
 	workingset_clear(mapping, first, last);
@@ -468,7 +561,7 @@ static void invalidate_part(struct mapping *mapping, struct folio *folio, loff_t
 	folio_clear_valid(folio, lo, hi - lo);
 	if (!folio_any_valid(folio)) {
 		count_stat(mapping->cache, invalidated, 1);
-		remove_folios(mapping, &folio, 1);
+		remove_folio(mapping, folio);
 		return;
 	}
 	folio_unlock(folio);
