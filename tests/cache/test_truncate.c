@@ -221,3 +221,19 @@ Test(invalidate, what_the_backing_has_now_is_read)
 	cr_assert(reads_as_expected(100000));
 	done();
 }
+
+/* Folios leave by the batch, dirty or clean, with one lock for each batch. */
+Test(truncate, takes_out_batches)
+{
+	unsigned long before;
+
+	setup(12, ROOM);
+	cr_assert(reads_as_expected(ROOM));
+	cr_assert_eq(filemap_write(&b.mapping, 0, buf, 10 * PAGE_SIZE), (ssize_t)(10 * PAGE_SIZE));
+	before = b.mapping.removals;
+	truncate_all(&b.mapping);
+	cr_assert_eq(b.mapping.nrpages, 0);
+	cr_assert_eq(b.mapping.nrdirty, 0);
+	cr_assert_eq(b.mapping.removals - before, 1);
+	done();
+}
