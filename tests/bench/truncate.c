@@ -23,7 +23,8 @@
 #define CACHE_BYTES (64UL << 20)
 #define FILES_MAX 4096
 #define FILE_PAGES 16UL		/* of a sparse file */
-#define STRIDE 1021UL		/* pages between them */
+#define SPARSE 1021UL		/* pages from one to the next: a node of the tree for each */
+#define NEAR 3UL		/* all in one node: so few that the bound on nodes of shadows keeps them */
 #define BIG_ROUNDS 4
 #define ROUNDS 6		/* even: the two ways change places */
 
@@ -125,13 +126,13 @@ static void empty_timed(struct mapping *mapping, enum way way)
 	times[way][nr_times[way]++] = now_ns() - start;
 }
 
-static void read_sparse(struct mapping *mapping)
+static void read_sparse(struct mapping *mapping, unsigned long stride)
 {
 	unsigned long i;
 	char byte;
 
 	for (i = 0; i < FILE_PAGES; i++)
-		filemap_read(mapping, i * STRIDE * PAGE_SIZE, &byte, 1);
+		filemap_read(mapping, i * stride * PAGE_SIZE, &byte, 1);
 }
 
 static int by_value(const void *a, const void *b)
@@ -162,13 +163,13 @@ static void report(const char *name)
 }
 
 /* @nr files are filled, as often as there are rounds, and @timed of them are timed. */
-static void sparse(const char *name, unsigned int nr, unsigned int timed)
+static void sparse(const char *name, unsigned long stride, unsigned int nr, unsigned int timed)
 {
 	unsigned int i, round;
 
 	for (round = 0; round < ROUNDS; round++) {
 		for (i = 0; i < nr; i++)
-			read_sparse(&files[i]);
+			read_sparse(&files[i], stride);
 		for (i = 0; i < timed; i++)
 			empty_timed(&files[i], (i + round) % WAYS);
 		for (; i < nr; i++)
@@ -229,10 +230,10 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		mib = atoi(argv[1]);
 	rcu_register_thread();
-	start_cache(CACHE_BYTES, 2 * fitting, FILE_PAGES * STRIDE * PAGE_SIZE);
-	sparse("tiny_speedup", fitting / 2, fitting / 2);
-	sparse("large_speedup", 2 * fitting, 2 * fitting);
-	sparse("shadow_only_speedup", 2 * fitting, fitting / 2);
+	start_cache(CACHE_BYTES, 2 * fitting, FILE_PAGES * SPARSE * PAGE_SIZE);
+	sparse("tiny_speedup", SPARSE, fitting / 2, fitting / 2);
+	sparse("large_speedup", NEAR, 2 * fitting, 2 * fitting);
+	sparse("shadow_only_speedup", NEAR, 2 * fitting, fitting / 2);
 	stop_cache(2 * fitting);
 	big_file(mib);
 	rcu_unregister_thread();
