@@ -25,27 +25,23 @@
 #define WINDOW_TIMES 8		/* the file's size */
 #define WINDOW_PART 32		/* of the free blocks is the most for one window */
 
-/* Cuts [*start, *stop) so that it lies in no window but @ino's: the first part that is left. */
-static void cut_windows(const struct ext4_volume *vol, uint32_t ino, uint64_t *start,
-			uint64_t *stop)
+/*
+ * Cuts [start, *stop) where a window of another file than @ino begins. When @start is in one:
+ * returns that one's end, else @start.
+ */
+static uint64_t cut_at_windows(const struct ext4_volume *vol, uint32_t ino, uint64_t start,
+			       uint64_t *stop)
 {
-	bool moved;
+	for (unsigned int i = 0; i < BLOCK_WINDOWS; i++) {
+		const struct block_window *w = &vol->windows[i];
 
-	do {
-		moved = false;
-		for (unsigned int i = 0; i < BLOCK_WINDOWS && *start < *stop; i++) {
-			const struct block_window *w = &vol->windows[i];
-
-			if (w->ino == ino || w->end <= *start || w->start >= *stop)
-				continue;
-			if (w->start > *start) {
-				*stop = w->start;
-			} else {
-				*start = w->end < *stop ? w->end : *stop;
-				moved = true;
-			}
-		}
-	} while (moved && *start < *stop);
+		if (w->ino == ino || w->end <= start || w->start >= *stop)
+			continue;
+		if (w->start <= start)
+			return w->end;
+		*stop = w->start;
+	}
+	return start;
 }
 
 /* The next free run of at most @want blocks in [*from, last], which it passes; false: none. */
@@ -53,23 +49,22 @@ static bool next_run(struct ext4_volume *vol, const struct want *want, uint32_t 
 		     uint64_t *from, uint64_t last, struct block_run *run)
 {
 	while (*from <= last) {
-		uint64_t start, cut, end;
-		blk64_t found, stop;
+		blk64_t start, used;
+		uint64_t stop;
 
-		if (ext2fs_find_first_zero_block_bitmap2(vol->taken, *from, last, &found))
+		if (ext2fs_find_first_zero_block_bitmap2(vol->taken, *from, last, &start))
 			return false;
-		start = found;
-		end = last - start >= len ? start + len - 1 : last;
-		if (ext2fs_find_first_set_block_bitmap2(vol->taken, start, end, &stop))
-			stop = end + 1;
-		cut = stop;
-		if (!want->steal)
-			cut_windows(vol, want->ino, &start, &cut);
-		*from = start < cut ? cut : stop;
-		if (start < cut) {
-			*run = (struct block_run){ start, cut - start };
-			return true;
+		stop = last - start >= len ? start + len : last + 1;
+		if (!want->steal) {
+			*from = cut_at_windows(vol, want->ino, start, &stop);
+			if (*from > start)
+				continue;
 		}
+		if (!ext2fs_find_first_set_block_bitmap2(vol->taken, start, stop - 1, &used))
+			stop = used;
+		*from = stop;
+		*run = (struct block_run){ start, stop - start };
+		return true;
 	}
 	return false;
 }
@@ -155,7 +150,8 @@ static void set_window(struct ext4_volume *vol, const struct want *want,
 		return;
 	if (!ext2fs_find_first_set_block_bitmap2(vol->taken, start, stop - 1, &used))
 		stop = used;
-	cut_windows(vol, want->ino, &start, &stop);
+	if (cut_at_windows(vol, want->ino, start, &stop) > start)
+		return;
 	*w = (struct block_window){ .ino = want->ino, .start = start, .end = stop };
 }
 
