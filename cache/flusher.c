@@ -6,6 +6,8 @@
  * oldest first; `syncing`, when cache_sync() waits for it; `busy`, while a thread writes it. A
  * thread takes from `syncing` first, then from `dirty` what is old enough, or anything under
  * pressure: when more than `background` folios of the level are dirty, or reclaim met dirty ones.
+ * When nothing has become dirty for a fifth of a second, all is old enough, so that little is left
+ * to do at an unmount.
  * One mapping is written by one thread at a time; several threads are there for many small files.
  *
  * `queued` stays set while a mapping is busy. At the end it is cleared, and then nrdirty is looked
@@ -30,6 +32,7 @@
 #define GIVE_UP 6 /* failed passes */
 #define THROTTLE_NS (100 * MSEC)
 #define RETRY_NS (10 * MSEC)
+#define QUIET_NS (200 * MSEC)
 
 static unsigned long nr_dirty(struct flusher *flusher)
 {
@@ -89,10 +92,23 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 	return !a || (b && b < a) ? b : a;
 }
 
+/* When it will have been quiet for long enough, if it stays so; now or earlier: it has been. */
+static uint64_t quiet_at(struct flusher *flusher, uint64_t now)
+{
+	unsigned long dirtied = __atomic_load_n(&flusher->dirtied, __ATOMIC_RELAXED);
+
+	if (dirtied != flusher->seen_dirtied) {
+		flusher->seen_dirtied = dirtied;
+		flusher->quiet_since = now;
+	}
+	return flusher->quiet_since + QUIET_NS;
+}
+
 /* What to write now, or NULL, and then in *until when to look again (0: when woken). */
 static struct mapping *next_mapping(struct flusher *flusher, uint64_t *until)
 {
 	uint64_t now = now_ns(), expire = flusher->cache->config.dirty_expire_ms * MSEC;
+	uint64_t quiet = quiet_at(flusher, now), due;
 	struct mapping *mapping;
 
 	*until = 0;
@@ -105,10 +121,11 @@ static struct mapping *next_mapping(struct flusher *flusher, uint64_t *until)
 			*until = earlier(*until, mapping->retry_at);
 			continue;
 		}
-		if (under_pressure(flusher) || (expire && mapping->dirtied_when + expire <= now))
+		due = earlier(mapping->dirtied_when + expire, quiet);
+		if (under_pressure(flusher) || (expire && due <= now))
 			return mapping;
 		if (expire)
-			*until = earlier(*until, mapping->dirtied_when + expire);
+			*until = earlier(*until, due);
 		break;
 	}
 	relieve(flusher);
@@ -288,6 +305,7 @@ void flusher_queue(struct mapping *mapping)
 {
 	struct flusher *flusher = mapping_flusher(mapping);
 
+	__atomic_fetch_add(&flusher->dirtied, 1, __ATOMIC_RELAXED);
 	if (nr_dirty(flusher) > flusher->cache->background)
 		flusher_press(flusher);
 	if (__atomic_load_n(&mapping->queued, __ATOMIC_SEQ_CST))

@@ -227,6 +227,16 @@ Test(flusher, young_data_is_not_written)
 	done();
 }
 
+/* Nothing becomes dirty after it: why wait? */
+Test(flusher, young_data_is_written_when_it_is_quiet)
+{
+	setup(16 << 20, 60000);
+	dirty(0, 5);
+	cr_assert(becomes_clean(&b.mapping));
+	cr_assert_eq(b.write_pages, 5);
+	done();
+}
+
 Test(flusher, much_dirty_data_is_written_without_regard_to_age)
 {
 	setup(CACHE_MIN_BYTES, 0);
