@@ -157,6 +157,7 @@ void txn_abort(struct txns *txns, int err, const char *what)
 	__atomic_store_n(&txns->vol->vol.readonly, true, __ATOMIC_RELEASE);
 	log_error("%s: %s: %s; read-only from here on, what was committed before is kept in the "
 		  "journal", txns->vol->vol.image->name, what, strerror(-err));
+	txn_note_error(txns, err);
 }
 
 /*

@@ -118,6 +118,8 @@ int txn_open(struct ext4_volume *vol);
 int txn_close(struct ext4_volume *vol);
 /* Brings what is committed to its place, and moves the log's tail. */
 int txn_checkpoint(struct txns *txns);
+/* Tells the next mount, and e2fsck, that the journal was aborted, if that can still be written. */
+void txn_note_error(struct txns *txns, int err);
 /* The same when more than half of the log is in use. */
 int txn_checkpoint_some(struct ext4_volume *vol);
 

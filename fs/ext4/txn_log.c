@@ -140,6 +140,25 @@ int txn_checkpoint(struct txns *txns)
 	return err;
 }
 
+/**
+ * txn_note_error - write to the journal's superblock why it was aborted
+ * @txns: transactions
+ * @err: negative errno
+ *
+ * The image may be failing, so nothing more can be done when this does: what is lost then is that
+ * the next mount, or e2fsck, marks the file system as one with errors.
+ *
+ * Context: takes tail_lock. Writes and flushes.
+ */
+void txn_note_error(struct txns *txns, int err)
+{
+	pthread_mutex_lock(&txns->tail_lock);
+	txns->log.super.s_errno = htobe32(err);
+	if (!journal_write_super(&txns->log))
+		image_flush(txns->vol->vol.image);
+	pthread_mutex_unlock(&txns->tail_lock);
+}
+
 int txn_checkpoint_some(struct ext4_volume *vol)
 {
 	struct txns *txns = vol->txns;

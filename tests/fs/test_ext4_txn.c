@@ -478,6 +478,24 @@ ParameterizedTest(struct sweep *sweep, ext4_txn, failed_request_loses_nothing_sy
 	cr_expect_gt(at, 20, "the work has become too little");
 }
 
+/* The next mount takes it from the journal's superblock. */
+Test(ext4_txn, failed_commit_is_remembered)
+{
+	struct vnode *node;
+	struct fixture f;
+
+	begin(&f, 8 * MIB, "-b 1024 -J size=1");
+	node = fixture_create(&f, "file", S_IFREG | 0600);
+	f.fail_flush = f.flushes + 1;
+	cr_expect_eq(ext4_fsync(node, false), -EIO);
+	fixture_put(&f, node);
+	cr_expect_neq(fixture_close(&f), 0);
+	f.fail_flush = 0;
+	cr_assert_eq(fixture_open(&f), 0);
+	cr_expect(fixture_vol(&f)->fs->super->s_state & EXT2_ERROR_FS);
+	fixture_finish(&f);
+}
+
 Test(ext4_txn, failed_commit_turns_readonly)
 {
 	struct vnode *node;
