@@ -37,6 +37,7 @@ struct lru {
 	unsigned long clock;
 	long lean;			  /* pages more (less) that the inactive list is to have */
 	unsigned long evicted[2];	  /* pages of late; [1]: that had been active */
+	unsigned long near;		  /* refaults that longer lists would have spared */
 } __attribute__((aligned(CACHE_LINE)));
 
 #define READAHEAD_QUEUE 128

@@ -11,6 +11,12 @@
  * by a folio's pages for each eviction and each activation, which is how fast folios move down the
  * inactive list. Folios created for a write are not compared: nobody has waited for them.
  *
+ * That comparison alone gives nothing to a loop through a little more than the cache holds: each
+ * page goes just before its next use, and the active list stays empty. So of the refaults that
+ * lists a little longer would have spared, one in NEAR_KEPT is activated as well, and that part of
+ * the loop stays. It ends where the active list is two thirds of the distance: as soon as it is as
+ * long, the comparison lets in all of the loop, and its pages push one another out again.
+ *
  * WORKINGSET says that a folio has been active. It goes into the shadow and comes back with the
  * refault, and says which of the lists was too short for the folio. A refault within the length of
  * both lists would have been a hit if the other list had been shorter: so each moves the border
@@ -46,6 +52,7 @@
 #define LOCK_TRIES 32
 #define EVICTED_MEMORY 65536 /* pages */
 #define WEIGHT_MAX 1024
+#define NEAR_KEPT 32
 
 static struct mapping *node_mapping(const struct xa_node *node)
 {
@@ -141,6 +148,12 @@ static void move_border(struct lru *lru, bool workingset, long pages)
 	__atomic_fetch_add(&lru->lean, workingset ? -pages : pages, __ATOMIC_RELAXED);
 }
 
+/* A refault within the length of both lists, but too far for the active one: is it kept anyway? */
+static bool keep_near(struct lru *lru, unsigned long distance, unsigned long active)
+{
+	return distance > active + active / 2 && ++lru->near % NEAR_KEPT == 0;
+}
+
 /**
  * workingset_lean() - How many pages more than by its share is the inactive list to have?
  * @most: a bound, of fewer pages as well, which is where it goes on from if it is passed
@@ -203,14 +216,15 @@ void workingset_refault(struct folio *folio, void *shadow)
 	unsigned long inactive = __atomic_load_n(&lru->nr[LRU_INACTIVE], __ATOMIC_RELAXED);
 	unsigned long active = __atomic_load_n(&lru->nr[LRU_ACTIVE], __ATOMIC_RELAXED);
 	unsigned long value = xa_to_value(shadow), clock, distance;
-	bool workingset = value & SHADOW_WORKINGSET;
+	bool workingset = value & SHADOW_WORKINGSET, near;
 
 	count_stat(cache, refaults, 1);
 	clock = __atomic_load_n(&lru->clock, __ATOMIC_RELAXED);
 	distance = (clock - (value >> SHADOW_CLOCK_SHIFT)) & CLOCK_MASK;
-	if (distance <= inactive + active)
+	near = distance <= inactive + active;
+	if (near)
 		move_border(lru, workingset, 1L << folio->order);
-	if (distance > active)
+	if (distance > active && !(near && keep_near(lru, distance, active)))
 		return;
 	age(lru, 1UL << folio->order);
 	folio_set_flags(folio, FOLIO_ACTIVE);

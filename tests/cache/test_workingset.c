@@ -207,6 +207,56 @@ Test(workingset, a_refault_moves_the_border_towards_its_list)
 	done();
 }
 
+/* Some of a loop that the lists are a little too short for stays, instead of none. */
+Test(workingset, a_part_of_a_loop_longer_than_the_cache_is_kept)
+{
+	unsigned long hits, reads, loop = FRAMES + FRAMES / 2;
+	unsigned int round;
+
+	setup(ROOM);
+	for (round = 0; round < 40; round++)
+		scan(0, loop);
+	hits = stats_of().hits;
+	reads = 10 * loop;
+	for (round = 0; round < 10; round++)
+		scan(0, loop);
+	hits = stats_of().hits - hits;
+	cr_assert_gt(hits, reads / 10, "%lu of %lu", hits, reads);
+	cr_assert_lt(lru->nr[LRU_ACTIVE], lru->nr[LRU_INACTIVE]);
+	done();
+}
+
+static struct distance nears[] = {
+	{1000, 11, 10, false}, {1000, 15, 10, false}, {1000, 16, 10, true}, {1000, 40, 10, true},
+	{1000, 41, 10, false}, {1000, 500, 10, false},
+};
+
+ParameterizedTestParameters(workingset, near_refault)
+{
+	return cr_make_param_array(struct distance, nears, sizeof(nears) / sizeof(*nears));
+}
+
+/* With thirty inactive pages: which distances are those of which one in some is kept? */
+ParameterizedTest(struct distance *d, workingset, near_refault)
+{
+	unsigned int n, kept = 0;
+
+	setup(ROOM);
+	scan(0, d->active);
+	scan(0, d->active);
+	scan(1000, 30);
+	for (n = 0; n < 64; n++) {
+		struct folio *folio = arena_alloc(cache, MAPPING_FILE, 0);
+
+		lru->clock = d->clock;
+		workingset_refault(folio, xa_mk_value((d->clock - d->distance) << 1));
+		kept += !!(folio_flags(folio) & FOLIO_ACTIVE);
+		folio_put(folio);
+	}
+	cr_assert_eq(kept, d->activates ? 2 : 0);
+	done();
+}
+
 struct range {
 	loff_t start, end;
 };
