@@ -3,7 +3,7 @@
  * Making and ending caches and mappings.
  *
  * Limits follow from the number of frames: the flusher begins at a tenth dirty, writers of a level
- * wait at three tenths. A run of one read or write is 1 MiB at most, and no more than an eighth of
+ * wait at three tenths. One read is 1 MiB at most, one write 4 MiB, and both no more than an eighth of
  * the frames, so that in a tiny cache no single caller locks them all; for the same reason a folio
  * is no larger than a 64th of it.
  *
@@ -90,6 +90,7 @@ int cache_create(struct cache **out, const struct cache_config *config)
 	cache->background = cache->nr_frames / 10;
 	cache->hard = cache->nr_frames * 3 / 10;
 	cache->run_max = cache->nr_frames / 8 < RUN_MAX ? cache->nr_frames / 8 : RUN_MAX;
+	cache->write_max = cache->nr_frames / 8 < WRITE_MAX ? cache->nr_frames / 8 : WRITE_MAX;
 	cache->max_order = max_order(cache->nr_frames);
 	short_lock_init(&cache->lru_lock);
 	lru_init(cache);

@@ -337,8 +337,22 @@ void flusher_forget(struct mapping *mapping)
 	pthread_mutex_unlock(&flusher->lock);
 }
 
+/* Dirty pages are being written. Context: XArray lock. */
+void flusher_begin_write(struct flusher *flusher, unsigned int pages)
+{
+	__atomic_fetch_add(&flusher->nr_writeback, pages, __ATOMIC_SEQ_CST);
+	__atomic_fetch_sub(&flusher->nr_dirty, pages, __ATOMIC_SEQ_CST);
+}
+
+/* They are no more; some of them are dirty again. Context: XArray lock. */
+void flusher_end_write(struct flusher *flusher, unsigned int pages, unsigned int redirtied)
+{
+	__atomic_fetch_add(&flusher->nr_dirty, redirtied, __ATOMIC_SEQ_CST);
+	__atomic_fetch_sub(&flusher->nr_writeback, pages, __ATOMIC_SEQ_CST);
+}
+
 /* A write has ended, or dirty folios were dropped. Context: Takes the flusher lock. */
-void flusher_progress(struct flusher *flusher)
+void flusher_progress(struct flusher *flusher, unsigned int written)
 {
 	pthread_mutex_lock(&flusher->lock);
 	pthread_cond_broadcast(&flusher->progress);

@@ -399,18 +399,18 @@ unsigned int folio_clear_dirty(struct folio *folio, size_t offset, size_t len)
 }
 
 /**
- * folio_begin_write() - Its dirty blocks become those being written.
- * @pages: out: pages that were dirty
+ * folio_begin_write() - Its dirty blocks that touch a range become those being written.
+ * @pages: out: pages that were dirty and are no more
  *
  * Context: Folio locked, XArray lock held.
  * Return: How many blocks.
  */
-unsigned int folio_begin_write(struct folio *folio, unsigned int *pages)
+unsigned int folio_begin_write(struct folio *folio, size_t offset, size_t len, unsigned int *pages)
 {
 	unsigned int blocks = 0;
 
-	*pages = folio_nr_dirty(folio);
-	for_each_frame(it, folio, 0, folio_size(folio)) {
+	*pages = 0;
+	for_each_frame(it, folio, offset, len) {
 		unsigned int dirty = frame_blocks(it.frame, BLOCKS_DIRTY);
 
 		cache_assert(!(dirty & ~frame_blocks(it.frame, BLOCKS_VALID)));
@@ -420,6 +420,7 @@ unsigned int folio_begin_write(struct folio *folio, unsigned int *pages)
 		set_frame_blocks(it.frame, BLOCKS_WRITING, dirty);
 		set_frame_blocks(it.frame, BLOCKS_DIRTY, 0);
 		blocks += nr_bits(dirty);
+		*pages += it.pages;
 	}
 	add_dirty(folio, -(int)*pages);
 	return blocks;

@@ -20,7 +20,8 @@
 
 #define cache_assert(condition) assert(condition)
 
-#define RUN_MAX 256 /* pages, at most, of one read or write of the backing: 1 MiB */
+#define RUN_MAX 256 /* pages, at most, of one read of the backing: 1 MiB */
+#define WRITE_MAX 1024 /* of one batch that is written */
 #define RECLAIM_BATCH 32
 #define FLUSHERS_MAX 4
 #define MSEC 1000000ULL /* in ns */
@@ -120,7 +121,8 @@ struct cache {
 	unsigned long background, hard; /* dirty pages of one level: flush, and wait */
 	unsigned long ra_pages;		/* the most to read ahead; 0: nothing */
 	unsigned long ra_piece;		/* of that by one thread at a time; a power of two */
-	unsigned int run_max;		/* pages of one run, at most RUN_MAX */
+	unsigned int run_max;		/* pages of one read, at most RUN_MAX */
+	unsigned int write_max;		/* dirty pages that are enough for a batch to be written */
 	unsigned int max_order;		/* of folios, but for a mapping's minimum */
 
 	/* arena lock */
@@ -291,7 +293,7 @@ void folio_count_totals(struct folio *folio);
 void folio_clear_valid(struct folio *folio, size_t offset, size_t len);
 unsigned int folio_set_dirty(struct folio *folio, size_t offset, size_t len);
 unsigned int folio_clear_dirty(struct folio *folio, size_t offset, size_t len);
-unsigned int folio_begin_write(struct folio *folio, unsigned int *pages);
+unsigned int folio_begin_write(struct folio *folio, size_t offset, size_t len, unsigned int *pages);
 unsigned int folio_end_write(struct folio *folio, bool failed, unsigned int *redirtied);
 void frame_copy_to(void *dst, const struct folio *frame, size_t offset, size_t len);
 void folio_put_list(struct cache *cache, struct folio **folios, unsigned int nr);
@@ -375,7 +377,9 @@ void flusher_stop(struct flusher *flusher);
 void flusher_queue(struct mapping *mapping);
 void flusher_forget(struct mapping *mapping);
 void flusher_press(struct flusher *flusher);
+void flusher_begin_write(struct flusher *flusher, unsigned int pages);
+void flusher_end_write(struct flusher *flusher, unsigned int pages, unsigned int redirtied);
+void flusher_progress(struct flusher *flusher, unsigned int written);
 int flusher_throttle(struct mapping *mapping);
-void flusher_progress(struct flusher *flusher);
 
 #endif

@@ -42,10 +42,10 @@ struct folio_batch {
  * @read_files: The same for folios of several mappings, all with these ops, in one go; each mapping's
  *	folios follow each other. Only ever ahead of a reader: errors are of no interest. NULL: not
  *	for readahead_files().
- * @write_folios: Write the WRITING blocks of a contiguous run of folios that are locked and
- *	under WRITEBACK. Must folio_unlock() every one of them once the place of each block is
+ * @write_folios: Write the WRITING blocks of folios in rising order, runs of neighbours with gaps
+ *	between them, all locked and under WRITEBACK. Must folio_unlock() every one of them once the place of each block is
  *	settled and the owner's state of the folio (RESERVED) is brought up to date, before it
- *	waits for the I/O. Returns 0, or an error for the run: the cache then marks these blocks
+ *	waits for the I/O. Returns 0, or an error for all: the cache then marks these blocks
  *	dirty again and records the error. Ending WRITEBACK is the cache's work. May sleep.
  * @reserve: Before the blocks that touch [offset, offset + len) of a locked folio become dirty:
  *	make sure that writing them back cannot fail for want of space, and note it with
@@ -85,6 +85,7 @@ struct mapping {
 	unsigned long nrpages;		/* atomic, under the XArray lock */
 	unsigned long nrdirty;		/* folios with dirty blocks; atomic */
 	errseq_t wb_err;
+	bool write_alone;		/* a write has failed: one folio at a time; atomic */
 	pthread_rwlock_t invalidate_lock; /* prefers writers */
 	bool exiting;			/* no shadows any more: it is being torn down; atomic */
 	pgoff_t last_read;		/* folio that the last read ended in; a hint, atomic */

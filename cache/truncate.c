@@ -78,7 +78,7 @@ static void dirt_dropped(struct mapping *mapping, unsigned int pages)
 	if (!pages)
 		return;
 	__atomic_fetch_sub(&flusher->nr_dirty, pages, __ATOMIC_RELAXED);
-	flusher_progress(flusher);
+	flusher_progress(flusher, 0);
 }
 
 static void unreserve(struct mapping *mapping, struct folio *folio, size_t offset, size_t len)

@@ -2,7 +2,7 @@
 /*
  * File data from folios to the image.
  *
- * The cache hands over runs of neighbouring folios. Blocks that have a written place go there.
+ * The cache hands over batches of folios, runs with gaps between them. Blocks that have a written place go there.
  * For others, blocks are chosen, or the unwritten ones that the file has are used; the data is
  * written; and only then does the map say so. So metadata never points to what somebody else left in
  * a block, whenever a crash comes: a commit need not care for data in flight, and who waits for a
@@ -27,7 +27,7 @@
 #include "transfers.h"
 #include "txn.h"
 
-/* A cursor over the pieces of a run: neighbouring blocks that are being written. */
+/* A cursor over the pieces of a batch: neighbouring blocks that are being written. */
 struct run {
 	struct folio **folios;
 	unsigned int nr;		/* folios */
@@ -35,7 +35,10 @@ struct run {
 	uint32_t lblk, len;		/* the present piece, in blocks of the file */
 };
 
-/* The next piece, over as many folios as it goes; false at the end. Begin with zeros. */
+/*
+ * The next piece, over as many folios as it goes, without a gap between them; false at the end. Begin
+ * with zeros.
+ */
 static bool run_next(struct run *run)
 {
 	unsigned int len;
@@ -46,7 +49,8 @@ static bool run_next(struct run *run)
 		unsigned int from = run->block;
 
 		len = folio_find_run(folio, BLOCKS_WRITING, true, &run->block);
-		if (run->len && (!len || run->block != from)) {
+		if (run->len && (!len || run->block != from ||
+				 folio_lblk(folio) + from != run->lblk + run->len)) {
 			run->block = from;
 			break;
 		}
@@ -354,11 +358,11 @@ static int write_and_attach(struct file_write *w, struct transfers *t)
 /**
  * file_write_folios - ->write_folios of a file
  * @mapping: the file's
- * @folios: a run of folios, locked and under writeback
+ * @folios: in rising order, locked and under writeback
  * @nr: how many
  *
  * Context: unlocks the folios. May wait for a commit.
- * Return: 0 or an error of the run.
+ * Return: 0 or an error.
  */
 int file_write_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
 {

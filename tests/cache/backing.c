@@ -157,20 +157,34 @@ static void write_folio(struct backing *b, struct folio *folio)
 	}
 }
 
+/* Counts the runs of a batch. */
+static void count_runs(struct backing *b, struct folio **folios, unsigned int nr)
+{
+	unsigned int i, run = 0;
+
+	for (i = 0; i < nr; i++) {
+		must(!i || folios[i]->index >= folio_next_index(folios[i - 1]));
+		if (!i || folios[i]->index > folio_next_index(folios[i - 1])) {
+			count(&b->write_runs, 1);
+			run = 0;
+		}
+		run += 1U << folios[i]->order;
+		if (run > __atomic_load_n(&b->max_run, __ATOMIC_RELAXED))
+			__atomic_store_n(&b->max_run, run, __ATOMIC_RELAXED);
+	}
+}
+
 static int write_folios(struct mapping *mapping, struct folio **folios, unsigned int nr)
 {
 	struct backing *b = backing_of(mapping);
-	unsigned int i, pages = pages_of(folios, nr);
+	unsigned int i;
 
 	count(&b->write_calls, 1);
-	count(&b->write_pages, pages);
-	if (pages > __atomic_load_n(&b->max_run, __ATOMIC_RELAXED))
-		__atomic_store_n(&b->max_run, pages, __ATOMIC_RELAXED);
+	count(&b->write_pages, pages_of(folios, nr));
+	count_runs(b, folios, nr);
 	touch_volume(b, folios[0]->index, true);
-	for (i = 0; i < nr; i++) {
-		must(!i || folios[i]->index == folio_next_index(folios[i - 1]));
+	for (i = 0; i < nr; i++)
 		settle(b, folios[i]);
-	}
 	if (b->delay_us)
 		usleep(b->delay_us);
 	if (fault(&b->fail_writes_in, &b->fail_writes))

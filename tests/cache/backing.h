@@ -35,7 +35,7 @@ struct backing {
 	loff_t bad_read; /* the folio with this byte cannot be read; NEVER */
 
 	/* what was called; atomic */
-	unsigned int read_calls, read_pages, write_calls, write_pages, write_blocks;
+	unsigned int read_calls, read_pages, write_calls, write_runs, write_pages, write_blocks;
 	unsigned int max_run; /* pages */
 };
 

@@ -60,7 +60,8 @@ Test(writeback, contiguous_folios_are_written_in_one_run)
 	dirty(10, 100);
 	dirty(120, 1);
 	cr_assert_eq(filemap_write_and_wait(&b.mapping), 0);
-	cr_assert_eq(b.write_calls, 2);
+	cr_assert_eq(b.write_calls, 1);
+	cr_assert_eq(b.write_runs, 2);
 	cr_assert_eq(b.max_run, 100);
 	cr_assert_eq(b.write_pages, 101);
 	mapping_check(&b.mapping);
@@ -85,6 +86,58 @@ Test(writeback, a_range_leaves_the_rest_dirty)
 	cr_assert_eq(b.write_pages, 3);
 	cr_assert_eq(b.mapping.nrdirty, 7);
 	mapping_check(&b.mapping);
+	done();
+}
+
+Test(writeback, a_range_leaves_the_rest_of_a_large_folio_dirty)
+{
+	setup(16 << 20, 0);
+	memset(buf, 'd', 16 * PAGE_SIZE);
+	cr_assert_eq(filemap_write(&b.mapping, 0, buf, 16 * PAGE_SIZE), 16 * PAGE_SIZE);
+	cr_assert_eq(b.mapping.nrdirty, 1, "not one large folio");
+	cr_assert_eq(filemap_write_range(&b.mapping, 2 * PAGE_SIZE, 5 * PAGE_SIZE - 1), 0);
+	cr_assert_eq(b.write_blocks, 3);
+	cr_assert(b.data[2 * PAGE_SIZE] == 'd' && b.data[5 * PAGE_SIZE - 1] == 'd');
+	cr_assert(b.data[2 * PAGE_SIZE - 1] != 'd' || b.data[2 * PAGE_SIZE - 2] != 'd');
+	cr_assert_eq(b.mapping.nrdirty, 1);
+	mapping_check(&b.mapping);
+	cr_assert_eq(filemap_write_and_wait(&b.mapping), 0);
+	cr_assert_eq(b.write_blocks, 16);
+	cr_assert_eq(b.mapping.nrdirty, 0);
+	mapping_check(&b.mapping);
+	done();
+}
+
+Test(writeback, runs_with_gaps_are_written_in_one_call)
+{
+	pgoff_t i;
+
+	setup(16 << 20, 0);
+	for (i = 0; i < 50; i++)
+		dirty(3 * i, 1);
+	cr_assert_eq(filemap_write_and_wait(&b.mapping), 0);
+	cr_assert_eq(b.write_calls, 1);
+	cr_assert_eq(b.write_runs, 50);
+	done();
+}
+
+/* What was in one batch with a block that cannot be written gets there all the same. */
+Test(writeback, after_an_error_each_folio_is_written_by_itself)
+{
+	setup(16 << 20, 0);
+	dirty(0, 10);
+	b.fail_writes = 1;
+	cr_assert_eq(filemap_write_and_wait(&b.mapping), -EIO);
+	cr_assert_eq(b.mapping.nrdirty, 10);
+	b.fail_writes_in = 4;
+	b.fail_writes = 1;
+	cr_assert_eq(filemap_write_and_wait(&b.mapping), -EIO);
+	cr_assert_eq(b.mapping.nrdirty, 1);
+	cr_assert_eq(filemap_write_and_wait(&b.mapping), 0);
+	dirty(0, 10);
+	b.write_calls = 0;
+	cr_assert_eq(filemap_write_and_wait(&b.mapping), 0);
+	cr_assert_eq(b.write_calls, 1);
 	done();
 }
 
@@ -163,6 +216,7 @@ Test(writeback, failed_writes_stay_dirty_and_are_reported_once)
 Test(writeback, a_pass_goes_on_behind_an_error)
 {
 	setup(16 << 20, 0);
+	cache->write_max = 1;
 	dirty(0, 1);
 	dirty(2, 1);
 	dirty(4, 1);

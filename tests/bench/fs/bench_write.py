@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Writes, beside fuse2fs and the kernel's own ext4 over a loop device.
+
+	seq	a new file of BENCH_MIB (1024), in requests of 1 MiB, and fsync
+	rand	4 KiB at random places of a file of half that size, and fsync at the end
+	sync	4 KiB at random places of a file of 64 MiB, fsync after each
+	many	seed 004's job: 4 files of 16 MiB, 4 KiB at random places, a queue of 128 in batches of 16
+
+Each round takes a new image through the same work with each of the three, in an order that rotates. Figures
+are medians; foliofs_vs_X is the median of the rounds' ratios, and more than 1 means that foliofs is the
+faster one. BENCH_ROUNDS (3) rounds; BENCH_SECONDS (3) for each job of fio; BENCH_ONLY names works, with
+commas. Needs root. FOLIOFS names the program.
+"""
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from bench_mount import ROUNDS, SECONDS, SYSTEMS, Mounted, run
+
+SIZE = int(os.environ.get('BENCH_MIB', '1024'))
+WORKS = [name for name in os.environ.get('BENCH_ONLY', 'seq,rand,sync,many').split(',')]
+
+
+def new_image(image):
+	if os.path.exists(image):
+		os.unlink(image)
+	with open(image, 'wb') as f:
+		f.truncate(4 << 30)
+	run('mkfs.ext4', '-Fq', '-E', 'lazy_itable_init=0,lazy_journal_init=0', image)
+	# What mkfs has left in the host's cache is nobody's cost.
+	with open(image, 'rb') as f:
+		os.fsync(f.fileno())
+
+
+def write_file(name, size):
+	"""Seconds for a new file of a size in MiB, with fsync."""
+	data = os.urandom(1 << 20)
+	began = time.monotonic()
+	with open(name, 'wb', buffering=0) as f:
+		for _ in range(size):
+			f.write(data)
+		os.fsync(f.fileno())
+	return time.monotonic() - began
+
+
+def fio(path, *words):
+	"""Writes a second."""
+	done = run('fio', '--name=job', '--bs=4k', '--time_based', '--runtime=%d' % SECONDS, '--group_reporting',
+		   '--fallocate=none', '--output-format=json', *words, stdout=subprocess.PIPE)
+	text = done.stdout
+	job = json.loads(text[text.index('{'):])['jobs'][0]
+	# The time of the fsync at the end is not part of fio's own rate.
+	return job['write']['total_ios'] / max(job['job_runtime'] / 1000, SECONDS)
+
+
+def rand(path):
+	name = os.path.join(path, 'rand')
+	write_file(name, SIZE // 2)
+	began = time.monotonic()
+	rate = fio(path, '--filename=' + name, '--rw=randwrite', '--size=%dM' % (SIZE // 2), '--ioengine=psync',
+		   '--end_fsync=1')
+	return rate * SECONDS / max(time.monotonic() - began, SECONDS)
+
+
+def sync(path):
+	name = os.path.join(path, 'sync')
+	write_file(name, 64)
+	return fio(path, '--filename=' + name, '--rw=randwrite', '--size=64M', '--ioengine=psync', '--fsync=1')
+
+
+def many(path):
+	for n in range(4):
+		write_file(os.path.join(path, 'job.%d.0' % n), 16)
+	return fio(path, '--directory=' + path, '--rw=randwrite', '--size=16M', '--ioengine=libaio', '--direct=0',
+		   '--gtod_reduce=1', '--iodepth=128', '--iodepth_low=96', '--iodepth_batch=16', '--numjobs=4')
+
+
+MEASURES = {
+	'seq': ('MiB/s', lambda path: SIZE / write_file(os.path.join(path, 'seq'), SIZE)),
+	'rand': ('IOPS', rand),
+	'sync': ('IOPS', sync),
+	'many': ('IOPS', many),
+}
+
+
+def report(results):
+	for work, found in results.items():
+		unit = MEASURES[work][0]
+		for system in SYSTEMS:
+			values = found[system]
+			print('figure write.%s/%s %.5g %s  # %.4g to %.4g' % (
+				work, system, statistics.median(values), unit, min(values), max(values)))
+		for other in SYSTEMS[1:]:
+			print('figure write.%s/foliofs_vs_%s %.3f x' % (work, other, statistics.median(
+				a / b for a, b in zip(found['foliofs'], found[other]))))
+
+
+def main():
+	if os.geteuid() != 0:
+		sys.exit('this needs root, for the loop device')
+	top = tempfile.mkdtemp(prefix='foliofs-bench-')
+	image, path = os.path.join(top, 'disk.img'), os.path.join(top, 'mnt')
+	os.mkdir(path)
+	results = {work: {system: [] for system in SYSTEMS} for work in WORKS}
+	try:
+		for number in range(ROUNDS):
+			for work in WORKS:
+				for n in range(len(SYSTEMS)):
+					system = SYSTEMS[(number + n) % len(SYSTEMS)]
+					new_image(image)
+					with Mounted(system, image, path):
+						results[work][system].append(MEASURES[work][1](path))
+		report(results)
+	finally:
+		if os.path.ismount(path):
+			subprocess.run(['umount', '-l', path])
+		shutil.rmtree(top, ignore_errors=True)
+
+
+if __name__ == '__main__':
+	main()
