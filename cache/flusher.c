@@ -6,8 +6,10 @@
  * oldest first; `syncing`, when cache_sync() waits for it; `busy`, while a thread writes it. A
  * thread takes from `syncing` first, then from `dirty` what is old enough, or anything under
  * pressure: when more than `background` folios of the level are dirty, or reclaim met dirty ones.
- * When nothing has become dirty for a fifth of a second, all is old enough, so that little is left
- * to do at an unmount.
+ * When nothing was written for a tenth of a second, all is old enough, so that little is left to do
+ * at an unmount: a thread looks that often, so the last write is up to two tenths ago then. What is
+ * dirty already and is written again counts, too: a file that is rewritten all the time is left
+ * alone.
  * One mapping is written by one thread at a time; several threads are there for many small files.
  *
  * `queued` stays set while a mapping is busy. At the end it is cleared, and then nrdirty is looked
@@ -32,7 +34,7 @@
 #define GIVE_UP 6 /* failed passes */
 #define THROTTLE_NS (100 * MSEC)
 #define RETRY_NS (10 * MSEC)
-#define QUIET_NS (200 * MSEC)
+#define QUIET_NS (90 * MSEC)
 
 static unsigned long nr_dirty(struct flusher *flusher)
 {
@@ -95,12 +97,8 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 /* When it will have been quiet for long enough, if it stays so; now or earlier: it has been. */
 static uint64_t quiet_at(struct flusher *flusher, uint64_t now)
 {
-	unsigned long dirtied = __atomic_load_n(&flusher->dirtied, __ATOMIC_RELAXED);
-
-	if (dirtied != flusher->seen_dirtied) {
-		flusher->seen_dirtied = dirtied;
+	if (__atomic_exchange_n(&flusher->touched, false, __ATOMIC_RELAXED))
 		flusher->quiet_since = now;
-	}
 	return flusher->quiet_since + QUIET_NS;
 }
 
@@ -305,7 +303,6 @@ void flusher_queue(struct mapping *mapping)
 {
 	struct flusher *flusher = mapping_flusher(mapping);
 
-	__atomic_fetch_add(&flusher->dirtied, 1, __ATOMIC_RELAXED);
 	if (nr_dirty(flusher) > flusher->cache->background)
 		flusher_press(flusher);
 	if (__atomic_load_n(&mapping->queued, __ATOMIC_SEQ_CST))

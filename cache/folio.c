@@ -465,17 +465,20 @@ unsigned int folio_end_write(struct folio *folio, bool failed, unsigned int *red
 void folio_mark_dirty(struct folio *folio, size_t offset, size_t len)
 {
 	struct mapping *mapping = folio->mapping;
+	struct flusher *flusher = mapping_flusher(mapping);
 	unsigned int pages;
 	bool was_clean;
 
 	cache_assert(folio_flags(folio) & FOLIO_LOCKED);
 	cache_assert(mapping && folio_range_valid(folio, offset, len));
+	if (!__atomic_load_n(&flusher->touched, __ATOMIC_RELAXED))
+		__atomic_store_n(&flusher->touched, true, __ATOMIC_RELAXED);
 	if (folio_range_all(folio, BLOCKS_DIRTY, offset, len))
 		return;
 	xa_lock(&mapping->i_pages);
 	was_clean = !folio_nr_dirty(folio);
 	pages = folio_set_dirty(folio, offset, len);
-	__atomic_fetch_add(&mapping_flusher(mapping)->nr_dirty, pages, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&flusher->nr_dirty, pages, __ATOMIC_RELAXED);
 	if (was_clean) {
 		__xa_set_mark(&mapping->i_pages, folio->index, PAGECACHE_TAG_DIRTY);
 		__atomic_fetch_add(&mapping->nrdirty, 1, __ATOMIC_SEQ_CST);

@@ -81,7 +81,7 @@ struct flusher {
 	struct cache *cache;
 	enum mapping_level level;
 	unsigned long nr_dirty, nr_writeback; /* pages; atomic */
-	unsigned long dirtied; /* how often a folio became dirty; atomic */
+	bool touched;	       /* something was written since a thread last looked; atomic */
 	bool pressure;	       /* write without regard to age; atomic, set under the lock */
 	unsigned int failures; /* failed passes since the last good one; atomic */
 
@@ -93,8 +93,7 @@ struct flusher {
 	struct list_head busy;	    /* mappings that a thread is writing */
 	unsigned long sync_pending; /* mappings with sync_wanted */
 	int sync_error;
-	unsigned long seen_dirtied; /* `dirtied` when a thread last looked */
-	uint64_t quiet_since;	    /* ns: it has been the same from here on */
+	uint64_t quiet_since;	    /* ns: when a thread last found `touched` set */
 	bool stop;
 
 	pthread_mutex_t sync_lock; /* one cache_sync() at a time; outermost */
