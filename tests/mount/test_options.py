@@ -79,6 +79,14 @@ class Options(MountTest):
 		self.assertTrue(wait_until(image.clean_flag))
 		image.check()
 
+	def test_share_of_dirty_pages(self):
+		"""Where the kernel gathers writes, and root mounts, it may gather more than for others."""
+		for options, ratio in (('', '20'), ('direct_io', '1'), ('ro', '1')):
+			with self.subTest(options=options), self.mount(self.image(), options) as m:
+				dev = os.stat(m / '.').st_dev
+				with open('/sys/class/bdi/%d:%d/max_ratio' % (os.major(dev), os.minor(dev))) as f:
+					self.assertEqual(f.read().strip(), ratio)
+
 	def test_read_only(self):
 		image = self.image()
 		with self.mount(image) as m:
