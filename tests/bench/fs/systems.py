@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What is measured side by side: the ways to mount an image, and how each is mounted and unmounted."""
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+ROUNDS = int(os.environ.get('BENCH_ROUNDS', '3'))
+SIZE = int(os.environ.get('BENCH_MIB', '512'))
+SECONDS = int(os.environ.get('BENCH_SECONDS', '2'))
+FOLIOFS = os.environ.get('FOLIOFS', 'build/fs/foliofs')
+NULLFS = os.environ.get('NULLFS', 'build/tests/bench/nullfs')
+TREE = '/usr/include'
+IOC_SYNC = 0xf002	# foliofs_ioctl.h
+
+# How each is started, in the foreground. What the kernel mounts itself has no program of its own.
+COMMANDS = {
+	'foliofs': [FOLIOFS, '-f', '{image}', '{path}'],
+	'foliofs_direct': [FOLIOFS, '-f', '-o', 'direct_io', '{image}', '{path}'],
+	'null': [NULLFS, 'null', '{path}'],
+	'null_direct': [NULLFS, '-o', 'direct_io', 'null', '{path}'],
+	'libfuse': [NULLFS, '--libfuse-loop', 'null', '{path}'],
+	'libfuse_direct': [NULLFS, '--libfuse-loop', '-o', 'direct_io', 'null', '{path}'],
+	'kernel': None,
+	'fuse2fs': ['fuse2fs', '-f', '{image}', '{path}'],
+	'raw': [FOLIOFS, '-f', '-o', 'raw', '{image}', '{path}'],
+	'nbdfuse': ['nbdfuse', '{path}', '[', 'nbdkit', '--exit-with-parent', 'file', '{image}', ']'],
+	'qemu': ['qemu-storage-daemon', '--blockdev', 'driver=file,node-name=disk,filename={image}',
+		 '--export', 'type=fuse,id=disk,node-name=disk,mountpoint={path},writable=on'],
+}
+ON_ITSELF = ('null', 'null_direct', 'libfuse', 'libfuse_direct')	# have no image
+RAW = ('raw', 'nbdfuse', 'qemu')
+PROGRAMS = {'fuse2fs': ('fuse2fs',), 'nbdfuse': ('nbdfuse', 'nbdkit'), 'qemu': ('qemu-storage-daemon',)}
+
+
+def missing(system):
+	"""The programs that a system needs and that are not here."""
+	return [program for program in PROGRAMS.get(system, ()) if not shutil.which(program)]
+
+
+def run(*words, **kw):
+	kw.setdefault('stdout', subprocess.DEVNULL)
+	return subprocess.run(words, check=True, text=True, stdin=subprocess.DEVNULL, **kw)
+
+
+def new_image(image, size, *mkfs):
+	"""A sparse file system of so many bytes; what mkfs has left in the host's cache is nobody's cost."""
+	if os.path.exists(image):
+		os.unlink(image)
+	with open(image, 'wb') as f:
+		f.truncate(size)
+	run('mkfs.ext4', '-Fq', *mkfs, image)
+	with open(image, 'rb') as f:
+		os.fsync(f.fileno())
+
+
+def forget(image):
+	"""Takes the image out of the host's cache."""
+	with open(image, 'rb') as f:
+		os.fsync(f.fileno())
+		os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+class Mounted:
+	"""An image, mounted in one of these ways; path is a directory that is there."""
+
+	def __init__(self, system, image, path):
+		self.system, self.image, self.path = system, image, path
+		self.proc = None
+		if system == 'qemu':	# mounts on a file
+			self.path = os.path.join(path, 'disk')
+			open(self.path, 'a').close()
+
+	def __enter__(self):
+		command = COMMANDS[self.system]
+		if not command:
+			run('mount', '-o', 'loop,noinit_itable', self.image, self.path)
+			return self
+		self.proc = subprocess.Popen([word.format(image=self.image, path=self.path) for word in command],
+					     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+		end = time.monotonic() + 60
+		while not os.path.ismount(self.path):
+			if self.proc.poll() is not None or time.monotonic() > end:
+				sys.exit('%s did not mount' % command[0])
+			time.sleep(0.0005)
+		return self
+
+	def __exit__(self, *_):
+		run('umount', self.path)
+		if self.system == 'qemu':
+			self.proc.terminate()
+		if self.proc:
+			self.proc.wait(300)
+
+	def file(self, name):
+		"""The file that data works are done on."""
+		return {'raw': os.path.join(self.path, os.path.basename(self.image)),
+			'nbdfuse': os.path.join(self.path, 'nbd'),
+			'qemu': self.path}.get(self.system, os.path.join(self.path, name))
+
+	def settle(self):
+		"""What was written goes to the image, so that it is no part of the next measurement."""
+		run('sync', '-f', self.path)
+		if self.system in ('foliofs', 'foliofs_direct', 'raw'):
+			fd = os.open(self.path, os.O_RDONLY)
+			fcntl.ioctl(fd, IOC_SYNC)
+			os.close(fd)
+
+	def rss(self):
+		"""MiB of memory that the server has."""
+		with open('/proc/%d/statm' % self.proc.pid) as f:
+			return int(f.read().split()[1]) * os.sysconf('SC_PAGE_SIZE') / (1 << 20)
+
+
+def fio(name, rw, block, *more, jobs=1):
+	"""The result of one job: a dict with iops and bw_bytes."""
+	done = run('fio', '--name=job', '--filename=' + name, '--rw=' + rw, '--bs=' + block, '--size=%dM' % SIZE,
+		   '--ioengine=psync', '--invalidate=0', '--fallocate=none', '--numjobs=%d' % jobs, '--thread',
+		   '--group_reporting', '--output-format=json', *more, stdout=subprocess.PIPE)
+	text = done.stdout
+	return json.loads(text[text.index('{'):])['jobs'][0]['write' if 'write' in rw else 'read']
