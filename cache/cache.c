@@ -88,7 +88,7 @@ int cache_create(struct cache **out, const struct cache_config *config)
 	if (err)
 		goto free;
 	cache->background = cache->nr_frames / 10;
-	cache->hard = cache->nr_frames * 3 / 10;
+	cache->hard = cache->nr_frames / 5;
 	cache->run_max = cache->nr_frames / 8 < RUN_MAX ? cache->nr_frames / 8 : RUN_MAX;
 	cache->write_max = cache->nr_frames / 8 < WRITE_MAX ? cache->nr_frames / 8 : WRITE_MAX;
 	cache->max_order = max_order(cache->nr_frames);

@@ -19,9 +19,7 @@
  * cache_sync() finds it.
  *
  * A pass that failed is repeated after a while that doubles from 100 ms to 10 s; cache_sync() tries
- * at once, and once only. Who dirties waits when more than `hard` folios of the level are dirty or
- * being written; if many passes in a row have failed, and none has written anything, it gets EIO
- * instead.
+ * at once, and once only. How writers are slowed down: throttle.c.
  *
  * The flusher lock protects the lists and the mappings' fields for them. pin is called under it,
  * all other ops without it.
@@ -31,19 +29,12 @@
 
 #define BACKOFF_MIN 100 /* ms */
 #define BACKOFF_MAX 10000
-#define GIVE_UP 6 /* failed passes */
-#define THROTTLE_NS (100 * MSEC)
 #define RETRY_NS (10 * MSEC)
 #define QUIET_NS (90 * MSEC)
 
 static unsigned long nr_dirty(struct flusher *flusher)
 {
 	return __atomic_load_n(&flusher->nr_dirty, __ATOMIC_RELAXED);
-}
-
-static unsigned long nr_unclean(struct flusher *flusher)
-{
-	return nr_dirty(flusher) + __atomic_load_n(&flusher->nr_writeback, __ATOMIC_RELAXED);
 }
 
 static bool under_pressure(struct flusher *flusher)
@@ -54,6 +45,8 @@ static bool under_pressure(struct flusher *flusher)
 static void set_pressure(struct flusher *flusher, bool on)
 {
 	__atomic_store_n(&flusher->pressure, on, __ATOMIC_RELAXED);
+	if (!on)
+		flusher->window_start = 0;
 }
 
 /*
@@ -352,38 +345,9 @@ void flusher_end_write(struct flusher *flusher, unsigned int pages, unsigned int
 void flusher_progress(struct flusher *flusher, unsigned int written)
 {
 	pthread_mutex_lock(&flusher->lock);
+	throttle_measure(flusher, written);
 	pthread_cond_broadcast(&flusher->progress);
 	pthread_mutex_unlock(&flusher->lock);
-}
-
-/**
- * flusher_throttle() - Wait until the mapping's level may have more dirty folios.
- *
- * Context: May sleep. No folio locked.
- * Return: 0, or -EIO when nothing can be written.
- */
-int flusher_throttle(struct mapping *mapping)
-{
-	struct flusher *flusher = mapping_flusher(mapping);
-	struct cache *cache = mapping->cache;
-	int err = 0;
-
-	if (nr_unclean(flusher) <= cache->background)
-		return 0;
-	flusher_press(flusher);
-	if (nr_unclean(flusher) <= cache->hard)
-		return 0;
-	count_stat(cache, throttled, 1);
-	pthread_mutex_lock(&flusher->lock);
-	while (nr_unclean(flusher) > cache->hard) {
-		if (__atomic_load_n(&flusher->failures, __ATOMIC_RELAXED) >= GIVE_UP) {
-			err = -EIO;
-			break;
-		}
-		cond_wait_until(&flusher->progress, &flusher->lock, now_ns() + THROTTLE_NS);
-	}
-	pthread_mutex_unlock(&flusher->lock);
-	return err;
 }
 
 int cache_sync(struct cache *cache, enum mapping_level level)

@@ -94,6 +94,11 @@ struct flusher {
 	unsigned long sync_pending; /* mappings with sync_wanted */
 	int sync_error;
 	uint64_t quiet_since;	    /* ns: when a thread last found `touched` set */
+	unsigned long promised;	    /* throttle.c, this and the next four: pages; atomic */
+	unsigned long rate;	    /* pages a second; atomic */
+	uint64_t paced;		    /* ns */
+	uint64_t window_start;	    /* ns; 0: none */
+	unsigned long window_pages;
 	bool stop;
 
 	pthread_mutex_t sync_lock; /* one cache_sync() at a time; outermost */
@@ -379,6 +384,11 @@ void flusher_press(struct flusher *flusher);
 void flusher_begin_write(struct flusher *flusher, unsigned int pages);
 void flusher_end_write(struct flusher *flusher, unsigned int pages, unsigned int redirtied);
 void flusher_progress(struct flusher *flusher, unsigned int written);
-int flusher_throttle(struct mapping *mapping);
+
+/* throttle.c */
+int throttle_begin(struct mapping *mapping, unsigned long pages);
+void throttle_end(struct mapping *mapping, unsigned long pages);
+unsigned long throttle_most(const struct cache *cache);
+void throttle_measure(struct flusher *flusher, unsigned long pages);
 
 #endif

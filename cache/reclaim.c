@@ -46,7 +46,7 @@
  *    held by a thread that reads or writes the folio and needs the volume lock at most), the volume
  *    lock, and DEVICE frames. They need neither the inode lock nor the invalidate lock, which a
  *    waiter for a FILE frame may hold. So a wait for a FILE frame ends.
- * 5. Throttling (flusher.c) counts and waits by level for the same reason: who holds the volume
+ * 5. Throttling (throttle.c) counts and waits by level for the same reason: who holds the volume
  *    lock and dirties DEVICE folios waits for the DEVICE flusher only.
  */
 #include "internal.h"

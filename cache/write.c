@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Writing into a mapping, folio by folio, which are made as large as the write: throttle, get the folio, complete the blocks that are
- * only partly written, have the owner reserve space, copy, mark valid and dirty, raise the size.
+ * Writing into a mapping, folio by folio, which are made as large as the write: throttle, get the
+ * folio, complete the blocks that are only partly written, have the owner reserve space, copy, mark
+ * valid and dirty, raise the size.
  *
  * What the first and the last block miss is read from the backing, or zeroed where the block lies
  * behind the size. Space is reserved before a byte is changed, for the whole part if possible and
@@ -92,16 +93,28 @@ static size_t write_part(struct mapping *mapping, loff_t pos, const void *buf, s
 	return len;
 }
 
+/* Pages that become dirty by a write of @len bytes, in whole blocks. */
+static unsigned long pages_touched(const struct mapping *mapping, loff_t pos, size_t len)
+{
+	loff_t unit = (loff_t)PAGE_SIZE << mapping->min_order;
+
+	return ((pos + len + unit - 1) / unit - pos / unit) << mapping->min_order;
+}
+
 ssize_t filemap_write(struct mapping *mapping, loff_t pos, const void *buf, size_t len)
 {
-	size_t n, done = 0;
+	size_t n, done = 0, most = (throttle_most(mapping->cache) - 1) << PAGE_SHIFT;
+	unsigned long pages;
 	int err = 0;
 
 	while (done < len && !err) {
-		err = flusher_throttle(mapping);
+		n = len - done < most ? len - done : most;
+		pages = pages_touched(mapping, pos, n);
+		err = throttle_begin(mapping, pages);
 		if (err)
 			break;
-		n = write_part(mapping, pos, (const char *)buf + done, len - done, &err);
+		n = write_part(mapping, pos, (const char *)buf + done, n, &err);
+		throttle_end(mapping, pages);
 		done += n;
 		pos += n;
 	}

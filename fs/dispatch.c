@@ -113,8 +113,9 @@ static void do_init(void *userdata, struct fuse_conn_info *conn)
 	     FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE | FUSE_CAP_POSIX_LOCKS |
 	     FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_EXPORT_SUPPORT, false);
 	conn->max_write = SESSION_MAX_WRITE;
-	conn->max_background = 64;
-	conn->congestion_threshold = 48;
+	/* Fewer than there are workers: writes that wait for a slow image leave some for others. */
+	conn->max_background = WORKERS_MAX - 4;
+	conn->congestion_threshold = WORKERS_MAX - 4;
 	conn->time_gran = session->volume->time_gran;
 }
 

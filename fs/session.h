@@ -10,6 +10,7 @@
 #include "volume.h"
 
 #define SESSION_MAX_WRITE (1U << 20)
+#define WORKERS_MAX 16
 #define SESSION_MAX_FETCHING 4
 
 /**

@@ -29,7 +29,6 @@
 #include "rcu.h"
 #include "session.h"
 
-#define WORKERS_MAX 16
 #define BUFFER_SIZE (SESSION_MAX_WRITE + 4096)
 #define HEAVY_BYTES (256 << 10) /* 70 us of work; to wake another thread first costs 30 */
 #define WATCH_NS 4000000
