@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include "log.h"
 #include "mountpoint.h"
+#include "progress.h"
 #include "rcu.h"
 #include "session.h"
 
@@ -98,10 +99,34 @@ static int open_volume(struct session *session, struct image *image)
 			    : ext4_open(out, image, session->cache, options);
 }
 
+/* Dirty bytes of the cache. */
+static uint64_t bytes_left(void *cache)
+{
+	struct cache_stats stats;
+
+	cache_get_stats(cache, &stats);
+	return stats.dirty_bytes + stats.writeback_bytes;
+}
+
+static int close_volume(struct session *session)
+{
+	struct progress progress = {
+		.what = session->options->image,
+		.left = bytes_left,
+		.arg = session->cache,
+	};
+	int err;
+
+	progress_begin(&progress);
+	err = session->volume->ops->close(session->volume);
+	progress_end(&progress);
+	return err;
+}
+
 static int serve_volume(struct session *session)
 {
 	int ret = session_run(session, tell_ready);
-	int err = session->volume->ops->close(session->volume);
+	int err = close_volume(session);
 
 	if (err)
 		log_error("writing back %s failed: %s", session->options->image, strerror(-err));

@@ -4,7 +4,8 @@
  *
  * umount(8) returns when the kernel has let go of a FUSE file system, but the daemon may still be
  * writing to the image. The command has everything written first (so that an error is told here),
- * unmounts, and waits for the daemon's end: the image is free then.
+ * unmounts, and waits for the daemon's end: the image is free then. In another pid namespace the
+ * daemon cannot be waited for, and a warning says so.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +21,7 @@
 #include "foliofs_ioctl.h"
 #include "log.h"
 #include "mountpoint.h"
+#include "progress.h"
 
 int mountpoint_check(const char *path)
 {
@@ -72,40 +74,73 @@ uint64_t pid_namespace(void)
 	return stat("/proc/self/ns/pid", &st) < 0 ? 0 : st.st_ino;
 }
 
-/* Everything to the image. The daemon's pid in *@pid; 0 where it means nothing here. */
-static int write_all(const char *path, pid_t *pid)
+static uint64_t bytes_left(void *fd)
 {
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct foliofs_stats stats;
+
+	if (ioctl(*(int *)fd, FOLIOFS_IOC_STATS, &stats) < 0)
+		return 0;
+	return stats.dirty_bytes + stats.writeback_bytes;
+}
+
+/* Everything to the image. */
+static int write_all(const char *path, int fd)
+{
+	struct progress progress = {.what = path, .left = bytes_left, .arg = &fd};
 	int ret = 0;
 
-	if (fd < 0 || ioctl(fd, FOLIOFS_IOC_STATS, &stats) < 0) {
-		log_error("%s is not a foliofs mount", path);
-		ret = -1;
-	} else if (syncfs(fd) < 0 || ioctl(fd, FOLIOFS_IOC_SYNC) < 0) {
+	progress_begin(&progress);
+	if (syncfs(fd) < 0 || ioctl(fd, FOLIOFS_IOC_SYNC) < 0) {
 		log_error("writing back %s failed: %s", path, strerror(errno));
 		ret = -1;
-	} else {
-		*pid = stats.pid_namespace == pid_namespace() ? stats.pid : 0;
 	}
+	progress_end(&progress);
+	return ret;
+}
+
+/* A descriptor that tells of the daemon's end; -1: there is nothing to be waited for. */
+static int open_daemon(int fd)
+{
+	struct foliofs_stats stats;
+	int daemon = -1;
+
+	if (ioctl(fd, FOLIOFS_IOC_STATS, &stats) < 0)
+		return -1;
+	errno = ESRCH;
+	if (stats.pid_namespace == pid_namespace())
+		daemon = syscall(SYS_pidfd_open, stats.pid, 0);
+	if (daemon < 0)
+		log_warn("the daemon cannot be waited for (%s): it may use the image for a moment yet",
+			 strerror(errno));
+	return daemon;
+}
+
+/* Return: a descriptor of the daemon, or -1; or -2, and it was told why it cannot be unmounted. */
+static int prepare(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), daemon = -2;
+	struct foliofs_stats stats;
+
+	if (fd < 0 || ioctl(fd, FOLIOFS_IOC_STATS, &stats) < 0)
+		log_error("%s is not a foliofs mount", path);
+	else if (write_all(path, fd) == 0)
+		daemon = open_daemon(fd);
 	if (fd >= 0)
 		close(fd);
-	return ret;
+	return daemon;
 }
 
 int umount_main(int argc, char **argv)
 {
-	struct pollfd daemon = {.fd = -1, .events = POLLIN};
-	pid_t pid;
+	struct pollfd daemon = {.events = POLLIN};
 
 	if (argc != 2) {
 		log_error("usage: foliofs umount MOUNTPOINT");
 		return 1;
 	}
-	if (write_all(argv[1], &pid) < 0)
+	daemon.fd = prepare(argv[1]);
+	if (daemon.fd == -2)
 		return 1;
-	if (pid)
-		daemon.fd = syscall(SYS_pidfd_open, pid, 0);
 	if (mountpoint_unmount(argv[1], false) < 0) {
 		log_error("%s cannot be unmounted: %s", argv[1],
 			  errno ? strerror(errno) : "fusermount3 failed");

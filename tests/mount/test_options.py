@@ -173,6 +173,40 @@ class Options(MountTest):
 		with self.mount(image) as m:
 			self.assertEqual(get(m / 'f'), b'x' * 1000000)
 
+	def test_umount_command(self):
+		"""It returns when the image is free, with all that was written on it."""
+		image = self.image()
+		for number in range(3):
+			m = self.mount(image).start()
+			data = os.urandom(8 << 20)
+			put(m / 'f', data)
+			done = foliofs('umount', m.path)
+			self.assertEqual((done.returncode, words(done)), (0, ''))
+			m.mounted = False
+			image.check()
+			self.assertTrue(image.clean_flag())
+			self.assertEqual(m.proc.wait(10), 0, m.output())
+			with self.mount(image, 'ro') as m:
+				self.assertTrue(get(m / 'f') == data)
+
+	def test_umount_command_when_busy(self):
+		with self.mount(self.image()) as m, open(m / 'f', 'wb'):
+			done = foliofs('umount', m.path)
+			self.assertEqual(done.returncode, 1)
+			self.assertIn('cannot be unmounted', words(done))
+			self.assertTrue(os.path.ismount(m.path))
+
+	def test_umount_command_in_another_pid_namespace(self):
+		"""There is nobody to be waited for, and a warning says so."""
+		image = self.image()
+		m = self.mount(image).start()
+		put(m / 'f', b'x')
+		done = run('unshare', '--pid', '--fork', FOLIOFS, 'umount', m.path, timeout=30)
+		self.assertIn('cannot be waited for', done.stdout)
+		m.mounted = False
+		self.assertEqual(m.proc.wait(10), 0, m.output())
+		image.check()
+
 	def test_owners(self):
 		image = self.image()
 		with self.mount(image) as m:
