@@ -26,6 +26,7 @@ SYNCS = 100
 SIZES = {'1g': 1 << 30, '100g': 100 << 30, '2t': 2 << 40}
 SERVERS = ('foliofs', 'null', 'libfuse', 'kernel', 'fuse2fs')
 IMAGES = ('foliofs', 'kernel', 'fuse2fs')
+CHOSEN = os.environ.get('BENCH_SYSTEMS', ','.join(SERVERS + RAW)).split(',')
 FULL_INODES = ('-E', 'lazy_itable_init=0,lazy_journal_init=0')
 
 
@@ -318,7 +319,7 @@ ALL = list(DATA) + list(TREES) + SIZE_WORKS
 def stages(works):
 	"""What has to be run for these works. Systems whose programs are not here are left out."""
 	def here(systems):
-		return [system for system in systems if not missing(system)]
+		return [system for system in systems if not missing(system) and system in CHOSEN]
 
 	for name in ('direct', 'buffered'):
 		chosen = [work for work in works if work in DATA and DATA[work][0] == name]
@@ -353,7 +354,7 @@ def main(works):
 		if os.geteuid() != 0:
 			sys.exit('this needs root, for the loop device')
 		for system in SERVERS + RAW:
-			for program in missing(system):
+			for program in missing(system) if system in CHOSEN else ():
 				print('%s is left out: %s is not installed' % (system, program))
 		if not os.access(NULLFS, os.X_OK):
 			sys.exit('%s is not built' % NULLFS)

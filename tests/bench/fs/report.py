@@ -71,6 +71,7 @@ def print_figures(works):
 
 def draw(out, name, title, ends, works):
 	"""Bars of the ratios on a logarithmic scale, so that twice and half are as far from 1."""
+	ends = [end for end in ends if any(ratio(work, end) for work in works.values())]
 	rows = [(work, [ratio(works[work], end) for end in ends]) for work in works]
 	rows = [row for row in rows if any(row[1])]
 	if not rows:
