@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The arena: all page frames of a cache in one anonymous mapping, and who has them.
+ * The arena: all page frames of a cache in one anonymous mapping, and who has them. Behind the
+ * frames lies the table of their structs; both are of huge pages, as they are visited at random.
  *
  * Frames are handed out by a buddy allocator: blocks of 2^order frames, aligned to their size, on
  * one list for each order. A block that is given back is joined with its other half as long as that
- * one is free as well. struct folio of each frame lies in a table beside the arena; the first one
- * of a block stands for the whole block. The table lives as long as the cache, so whoever holds a
- * stale pointer to a folio may still look at its reference count.
+ * one is free as well. Of the structs of its frames the first one stands for the whole block. The
+ * table lives as long as the cache, so whoever holds a stale pointer to a folio may still look at its
+ * reference count.
  *
  * The bound of the memory is the size of the arena: there is nothing else to take frames from. FILE
  * folios never have more than all but `device_share` of them (why: reclaim.c).
@@ -98,8 +99,14 @@ static unsigned long device_share(unsigned long nr_frames)
 	return share < SHARE_MAX ? share : SHARE_MAX;
 }
 
+static size_t huge_pages(size_t len)
+{
+	return (len + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+}
+
 static void init_frames(struct cache *cache)
 {
+	unsigned int order = MAX_FOLIO_ORDER;
 	unsigned long pfn;
 
 	for (pfn = 0; pfn < cache->nr_frames; pfn++) {
@@ -109,8 +116,11 @@ static void init_frames(struct cache *cache)
 		folio->cache = cache;
 		INIT_LIST_HEAD(&folio->lru);
 	}
-	for (pfn = 0; pfn < cache->nr_frames; pfn++)
-		buddy_free(cache, &cache->frames[pfn], 0);
+	for (pfn = 0; pfn < cache->nr_frames; pfn += 1UL << order) {
+		while (pfn + (1UL << order) > cache->nr_frames)
+			order--;
+		buddy_put(cache, &cache->frames[pfn], order);
+	}
 	cache->nr_free = cache->nr_frames;
 }
 
@@ -121,6 +131,7 @@ static void init_frames(struct cache *cache)
  */
 int arena_init(struct cache *cache)
 {
+	size_t arena, table;
 	int order;
 
 	cache->nr_frames = cache->config.bytes >> PAGE_SHIFT;
@@ -129,20 +140,18 @@ int arena_init(struct cache *cache)
 		INIT_LIST_HEAD(&cache->free[order]);
 	if (short_lock_init(&cache->arena_lock) || cond_init(&cache->frame_freed))
 		return -ENOMEM;
-	cache->map_len = (cache->nr_frames << PAGE_SHIFT) + HUGE_PAGE;
+	arena = huge_pages(cache->nr_frames << PAGE_SHIFT);
+	table = cache->nr_frames * sizeof(*cache->frames);
+	cache->map_len = arena + table + HUGE_PAGE;
 	cache->map = mmap(NULL, cache->map_len, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (cache->map == MAP_FAILED)
 		return -ENOMEM;
-	cache->base = (char *)(((uintptr_t)cache->map + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1));
+	cache->base = (char *)huge_pages((uintptr_t)cache->map);
+	cache->frames = (struct folio *)(cache->base + arena);
 	madvise(cache->base, cache->nr_frames << PAGE_SHIFT, MADV_HUGEPAGE);
-	cache->frames = aligned_alloc(sizeof(*cache->frames),
-				      cache->nr_frames * sizeof(*cache->frames));
-	if (!cache->frames) {
-		munmap(cache->map, cache->map_len);
-		return -ENOMEM;
-	}
-	memset(cache->frames, 0, cache->nr_frames * sizeof(*cache->frames));
+	/* No more of them than the table fills: a small cache is to stay small. */
+	madvise(cache->frames, table & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
 	init_frames(cache);
 	return 0;
 }
@@ -150,7 +159,6 @@ int arena_init(struct cache *cache)
 void arena_finish(struct cache *cache)
 {
 	cache_assert(cache->nr_free == cache->nr_frames);
-	free(cache->frames);
 	munmap(cache->map, cache->map_len);
 	pthread_cond_destroy(&cache->frame_freed);
 	pthread_mutex_destroy(&cache->arena_lock);
