@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The error sequence of a mapping: each open file learns of each failed write once.
+ * An error sequence, as a mapping's: each open file learns of each failed write once.
  *
  *	bits 0-11	the latest errno
  *	bit 12		SEEN: somebody has been told of it
@@ -18,43 +18,43 @@
 #define COUNT_ONE (1U << 13)
 
 /**
- * mapping_set_error() - Record a failed write.
+ * errseq_set() - Record a failure.
  * @error: negative errno
  */
-void mapping_set_error(struct mapping *mapping, int error)
+void errseq_set(errseq_t *seq, int error)
 {
-	errseq_t old = __atomic_load_n(&mapping->wb_err, __ATOMIC_ACQUIRE), new;
+	errseq_t old = __atomic_load_n(seq, __ATOMIC_ACQUIRE), new;
 
 	do {
 		new = (old & ~(ERRNO_MASK | SEEN)) | ((unsigned int)-error & ERRNO_MASK);
 		if (old & SEEN)
 			new += COUNT_ONE;
-	} while (new != old && !__atomic_compare_exchange_n(&mapping->wb_err, &old, new, false,
+	} while (new != old && !__atomic_compare_exchange_n(seq, &old, new, false,
 							    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
 }
 
-/** filemap_sample_wb_err() - What an open file remembers. Return: 0 if there is news for it. */
-errseq_t filemap_sample_wb_err(struct mapping *mapping)
+/** errseq_sample() - What an open file remembers. Return: 0 if there is news for it. */
+errseq_t errseq_sample(errseq_t *seq)
 {
-	errseq_t now = __atomic_load_n(&mapping->wb_err, __ATOMIC_ACQUIRE);
+	errseq_t now = __atomic_load_n(seq, __ATOMIC_ACQUIRE);
 
 	return now & SEEN ? now : 0;
 }
 
 /**
- * filemap_check_wb_err() - Was there an error since?
+ * errseq_check() - Was there an error since?
  * @since: the sample; becomes the present value. Its file's fsyncs do not run at once.
  *
  * Return: 0 or the negative errno.
  */
-int filemap_check_wb_err(struct mapping *mapping, errseq_t *since)
+int errseq_check(errseq_t *seq, errseq_t *since)
 {
-	errseq_t now = __atomic_load_n(&mapping->wb_err, __ATOMIC_ACQUIRE);
+	errseq_t now = __atomic_load_n(seq, __ATOMIC_ACQUIRE);
 
 	if (now == *since)
 		return 0;
 	while (!(now & SEEN) &&
-	       !__atomic_compare_exchange_n(&mapping->wb_err, &now, now | SEEN, false,
+	       !__atomic_compare_exchange_n(seq, &now, now | SEEN, false,
 					    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		;
 	*since = now | SEEN;

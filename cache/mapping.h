@@ -168,7 +168,8 @@ ssize_t filemap_write(struct mapping *mapping, loff_t pos, const void *buf, size
 
 /*
  * Get the folio that holds an index, locked and referenced, created when it is not there (then with
- * no block valid, and of the mapping's minimum order). It may begin before the index. Never fails for want of frames. Negative errno through *err and NULL otherwise.
+ * no block valid, and of the mapping's minimum order). It may begin before the index. Never fails
+ * for want of frames. Negative errno through *err and NULL otherwise.
  */
 struct folio *filemap_grab_folio(struct mapping *mapping, pgoff_t index, int *err);
 
@@ -182,9 +183,25 @@ void filemap_wait_range(struct mapping *mapping, loff_t start, loff_t end);
 int filemap_write_and_wait(struct mapping *mapping);
 
 /* Error sequence. An open file samples at open and checks at fsync: each error once for each. */
-errseq_t filemap_sample_wb_err(struct mapping *mapping);
-int filemap_check_wb_err(struct mapping *mapping, errseq_t *since);
-void mapping_set_error(struct mapping *mapping, int error);
+void errseq_set(errseq_t *seq, int error);
+errseq_t errseq_sample(errseq_t *seq);
+int errseq_check(errseq_t *seq, errseq_t *since);
+
+/* A mapping's is of its failed writes. */
+static inline errseq_t filemap_sample_wb_err(struct mapping *mapping)
+{
+	return errseq_sample(&mapping->wb_err);
+}
+
+static inline int filemap_check_wb_err(struct mapping *mapping, errseq_t *since)
+{
+	return errseq_check(&mapping->wb_err, since);
+}
+
+static inline void mapping_set_error(struct mapping *mapping, int error)
+{
+	errseq_set(&mapping->wb_err, error);
+}
 
 /*
  * Truncation. The owner holds its inode lock and the invalidate lock exclusively.

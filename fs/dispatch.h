@@ -14,7 +14,7 @@
 
 /* What an open file needs: fi->fh. */
 struct open_file {
-	errseq_t since;		/* write errors up to here have been told */
+	struct open_errors told;
 	struct file_ra ra;
 };
 

@@ -47,7 +47,7 @@ int open_node(fuse_req_t req, struct vnode *node, struct fuse_file_info *fi)
 	file = malloc(sizeof(*file));
 	if (!file)
 		return -ENOMEM;
-	file->since = filemap_sample_wb_err(&node->mapping);
+	volume_open_errors(node, &file->told);
 	file_ra_init(&file->ra);
 	fi->fh = (uintptr_t)file;
 	if (may_write(fi))
@@ -266,12 +266,7 @@ void do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 
 void do_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
-	const struct volume_ops *ops = ops_of(req);
-	struct vnode *node = node_of(req, ino);
-	int ret = ops->fsync ? ops->fsync(node, datasync) : 0;
-	int told = filemap_check_wb_err(&node->mapping, &file_of(fi)->since);
-
-	reply_error(req, told ?: ret);
+	reply_error(req, volume_fsync(node_of(req, ino), datasync, &file_of(fi)->told));
 }
 
 void do_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t pos, off_t len,

@@ -174,7 +174,7 @@ static int raw_fsync(struct vnode *node, bool datasync)
 {
 	struct raw_volume *raw = node_raw(node);
 	int ret = filemap_write_and_wait(&raw->file.mapping);
-	int ret2 = image_flush(raw->vol.image);
+	int ret2 = volume_flush(&raw->vol);
 
 	return ret ?: ret2;
 }

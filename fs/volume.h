@@ -161,7 +161,17 @@ struct volume {
 	bool posix_acl;		/* let the kernel check POSIX ACLs */
 	unsigned int time_gran;	/* ns; 1, or 1000000000 */
 	unsigned int blocksize;
+	errseq_t flush_err;	/* flushes of the image that failed: volume.c */
 };
+
+/* What an open file has been told of: volume.c. */
+struct open_errors {
+	errseq_t data, flush;
+};
+
+int volume_flush(struct volume *volume);
+void volume_open_errors(struct vnode *node, struct open_errors *told);
+int volume_fsync(struct vnode *node, bool datasync, struct open_errors *told);
 
 /*
  * Open a volume. Takes over neither image nor cache (the caller closes them after ops->close).

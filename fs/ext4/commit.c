@@ -205,7 +205,7 @@ int ext4_commit(struct ext4_volume *vol)
 	ext4_unlock(vol);
 	err = cache_sync(vol->vol.cache, MAPPING_DEVICE);
 	if (!err)
-		err = image_flush(vol->vol.image);
+		err = volume_flush(&vol->vol);
 	return ret ? ret : err;
 }
 

@@ -419,6 +419,6 @@ int txn_commit(struct ext4_volume *vol, uint32_t seq)
 	}
 	pthread_mutex_unlock(&txns->commit_lock);
 	if (!err && !covered)
-		err = image_flush(vol->vol.image);
+		err = volume_flush(&vol->vol);
 	return err;
 }

@@ -58,16 +58,26 @@ static int transfer(int fd, const struct image_io *io)
 	return 0;
 }
 
-static bool fails(struct fixture *f, bool write)
+static bool touches_bad(struct fixture *f, const struct image_io *io)
 {
-	long *count = write ? &f->writes : &f->reads;
-	long from = __atomic_load_n(write ? &f->fail_writes_from : &f->fail_reads_from,
+	uint64_t end = io->offset;
+
+	for (unsigned int i = 0; i < io->iovcnt; i++)
+		end += io->iov[i].iov_len;
+	return io->offset < __atomic_load_n(&f->bad_end, __ATOMIC_RELAXED) &&
+	       end > __atomic_load_n(&f->bad_start, __ATOMIC_RELAXED);
+}
+
+static bool fails(struct fixture *f, const struct image_io *io)
+{
+	long *count = io->write ? &f->writes : &f->reads;
+	long from = __atomic_load_n(io->write ? &f->fail_writes_from : &f->fail_reads_from,
 				    __ATOMIC_RELAXED);
-
 	long nr = __atomic_add_fetch(count, 1, __ATOMIC_RELAXED);
-
 	bool fail = from && (f->fail_once ? nr == from : nr >= from);
 
+	if (io->write && touches_bad(f, io))
+		fail = true;
 	if (fail)
 		__atomic_add_fetch(&f->failures, 1, __ATOMIC_RELAXED);
 	return fail;
@@ -97,7 +107,7 @@ static int image_test_submit(struct image *image, struct image_io *ios, unsigned
 	for (unsigned int i = 0; i < nr; i++) {
 		if (f->around_write && ios[i].write)
 			f->around_write(f, &ios[i], false);
-		ios[i].result = fails(f, ios[i].write) ? -EIO : transfer_recorded(f, &ios[i]);
+		ios[i].result = fails(f, &ios[i]) ? -EIO : transfer_recorded(f, &ios[i]);
 		if (f->around_write && ios[i].write)
 			f->around_write(f, &ios[i], true);
 		if (ios[i].result && !ret)

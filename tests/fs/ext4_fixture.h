@@ -29,6 +29,7 @@ struct fixture {
 	long reads, writes;
 	long fail_reads_from, fail_writes_from;
 	bool fail_once;			/* only that request fails */
+	uint64_t bad_start, bad_end;	/* writes that touch these bytes fail; atomic */
 	long flushes, fail_flush;	/* so far; the one that fails, 0: none */
 	long failures;			/* requests that have failed so far; atomic */
 	/* Called around each write, when not NULL. No lock of the fixture is held. */

@@ -177,12 +177,18 @@ Test(raw, failed_write_is_told_once_and_tried_again)
 	close_raw();
 }
 
-Test(raw, failed_flush_fails_fsync)
+Test(raw, failed_flush_is_told_to_every_open_file_once)
 {
+	struct open_errors one, two;
+
 	open_raw(8192, false);
 	fault_image_fail(fault, FAULT_FLUSH, 0, 1, -EIO, 1);
-	cr_expect_eq(volume->ops->fsync(file, false), -EIO);
-	cr_expect_eq(volume->ops->fsync(file, false), 0);
+	volume_open_errors(file, &one);
+	volume_open_errors(file, &two);
+	cr_expect_eq(volume_fsync(file, false, &one), -EIO);
+	cr_expect_eq(volume_fsync(file, false, &one), 0);
+	cr_expect_eq(volume_fsync(file, false, &two), -EIO);
+	cr_expect_eq(volume_fsync(file, false, &two), 0);
 	cr_expect_eq(close_raw(), 0);
 }
 
