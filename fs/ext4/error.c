@@ -7,6 +7,10 @@
  * looks at the image. errors= (or the superblock's own setting) decides what else happens. Lines
  * are limited in rate: a damaged image can meet the same damage on every request.
  *
+ * A file's data that cannot be written is no damage by itself: it stays dirty, its file's fsync tells
+ * of it, and it is tried again. When for some seconds no data could be written at all, the image has
+ * failed, and that is treated as damage.
+ *
  * Locks: the volume lock guards the superblock and the limiter.
  */
 #include <errno.h>
@@ -19,6 +23,8 @@
 
 #define LINES_MAX 10		/* in one WINDOW */
 #define WINDOW 5		/* seconds */
+#define FAILING 3		/* seconds */
+#define TOLD -1			/* failing_since: and it was told */
 
 static const struct {
 	errcode_t err;
@@ -180,4 +186,27 @@ int ext4_failed(struct ext4_volume *vol, uint32_t ino, errcode_t err, const char
 	if (errnum == -EUCLEAN || errnum == -EIO)
 		return ext4_corrupt(vol, ino, errnum, "%s: %s", what, error_message(err));
 	return errnum;
+}
+
+void ext4_data_written(struct ext4_inode *inode, int err)
+{
+	struct ext4_volume *vol = ext4_vol(inode);
+	time_t since = __atomic_load_n(&vol->failing_since, __ATOMIC_RELAXED);
+	struct timespec now;
+
+	if (err != -EIO) {
+		if (since)
+			__atomic_store_n(&vol->failing_since, 0, __ATOMIC_RELAXED);
+		return;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (!since)
+		__atomic_store_n(&vol->failing_since, now.tv_sec, __ATOMIC_RELAXED);
+	if (!since || since == TOLD || now.tv_sec - since < FAILING ||
+	    !__atomic_compare_exchange_n(&vol->failing_since, &since, TOLD, false,
+					 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return;
+	ext4_lock(vol);
+	ext4_corrupt(vol, inode->vn.ino, err, "data cannot be written");
+	ext4_unlock(vol);
 }

@@ -71,6 +71,7 @@ struct ext4_volume {
 	uint16_t clean_state;		/* s_state to leave behind at unmount */
 	unsigned int lines;		/* error.c: messages since lines_since; volume lock */
 	time_t lines_since;
+	time_t failing_since;		/* error.c: no data could be written; 0: it could; atomic */
 	bool shutdown;			/* errors=panic: every change fails EIO */
 
 	pthread_mutex_t space_lock;	/* leaf: this group, and inodes' delayed fields */
@@ -197,6 +198,9 @@ int ext4_corrupt(struct ext4_volume *vol, uint32_t ino, int err, const char *fmt
  * libext2fs failed: translates, and calls ext4_corrupt() when that means damage. Volume lock held.
  */
 int ext4_failed(struct ext4_volume *vol, uint32_t ino, errcode_t err, const char *what);
+/* A file's data was written, or not: when nothing goes for seconds, that is damage. No volume lock. */
+struct ext4_inode;
+void ext4_data_written(struct ext4_inode *inode, int err);
 
 /* device.c: the io_manager and the image's mapping. Blocks in fs blocks. */
 extern io_manager device_io_manager;

@@ -390,5 +390,6 @@ int file_write_folios(struct mapping *mapping, struct folio **folios, unsigned i
 	delalloc_release(w.inode, delayed);
 	end_write(&w);
 	transfers_finish(&t);
+	ext4_data_written(w.inode, err);
 	return err;
 }

@@ -21,11 +21,13 @@ TestSuite(ext4_fsync, .timeout = 60);
 static struct fixture f;
 static struct vnode *node;
 static bool stop; /* atomic */
+static enum errors_policy errors;
 
 static void begin(const char *mkfs_options)
 {
 	fixture_format(&f, BYTES, mkfs_options);
 	f.cache_bytes = 4 << 20;
+	f.options.errors = errors;
 	cr_assert_eq(fixture_open(&f), 0);
 	node = fixture_create(&f, "file", 0644);
 }
@@ -284,6 +286,46 @@ Test(ext4_fsync, a_failed_flush_is_told_to_other_files_as_well)
 	cr_assert_eq(volume_fsync(other, false, &other_told), 0);
 	fixture_put(&f, other);
 	end();
+}
+
+struct policy {
+	enum errors_policy errors;
+	int result; /* of a write when no data could be written for some time */
+};
+
+static struct policy policies[] = {
+	{ERRORS_CONTINUE, BLOCK}, {ERRORS_REMOUNT_RO, -EROFS}, {ERRORS_PANIC, -EROFS},
+};
+
+ParameterizedTestParameters(ext4_fsync, an_image_that_takes_no_data_is_damaged)
+{
+	return cr_make_param_array(struct policy, policies, sizeof(policies) / sizeof(*policies));
+}
+
+/* What was written before is kept dirty for all that, and gets there when it can. */
+ParameterizedTest(struct policy *p, ext4_fsync, an_image_that_takes_no_data_is_damaged)
+{
+	double began = seconds();
+
+	errors = p->errors;
+	begin("-O ^has_journal");
+	put_blocks(1);
+	cr_assert_eq(node->volume->ops->fsync(node, false), 0);
+	put_blocks(2);
+	f.bad_start = find_block(0, 1);
+	f.bad_end = f.bad_start + BLOCKS * BLOCK;
+	while (seconds() - began < 5) {
+		cr_assert_eq(node->volume->ops->fsync(node, false), -EIO);
+		usleep(100000);
+	}
+	cr_assert_eq(node->volume->ops->write(node, 0, block_of(0, 2), BLOCK, 0), p->result);
+	heal();
+	for (int i = 0; i < 200 && count_blocks(2) < BLOCKS; i++)
+		usleep(50000);
+	cr_assert_eq(count_blocks(2), BLOCKS);
+	fixture_put(&f, node);
+	fixture_close(&f);
+	fixture_drop(&f);
 }
 
 static void *fsyncs(void *arg)
