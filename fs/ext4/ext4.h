@@ -308,6 +308,8 @@ int orphan_del(struct ext4_inode *inode);
 int orphan_cleanup(struct ext4_volume *vol);	/* at mount */
 /* VATTR_ATIME|MTIME|CTIME := now, in raw */
 void ext4_touch(struct ext4_inode *inode, unsigned int what);
+/* Would ext4_touch() change nothing? The clock that it takes moves every few milliseconds. */
+bool ext4_is_touched(const struct ext4_inode *inode, unsigned int what);
 void ext4_time_get(const struct ext4_inode *inode, unsigned int which, struct timespec *ts);
 void ext4_time_set(struct ext4_inode *inode, unsigned int which, const struct timespec *ts);
 int ext4_getattr(struct vnode *node, struct stat *st);

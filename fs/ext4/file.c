@@ -3,7 +3,8 @@
  * Operations on regular files: write, fsync, seek, and how large a file can be.
  *
  * A write goes into the page cache under the inode lock and then changes the inode (size, times,
- * mode) in one change of metadata. Space was promised block by block on the way (delalloc.c). When
+ * mode) in one change of metadata; none where that is what they were, which is most of many small
+ * writes, as the clock of times is a coarse one. Space was promised block by block on the way (delalloc.c). When
  * there was none, dirty data is written back, which turns worst cases into facts, and the rest
  * is tried again, as long as that helps, or unlinked files give theirs back; only then is it
  * ENOSPC.
@@ -132,6 +133,13 @@ static void kill_suid(struct ext4_inode *inode)
 	__atomic_store_n(&inode->vn.mode, mode, __ATOMIC_RELEASE);
 }
 
+/* Has an earlier write brought size and times to what they are to be? Inode lock exclusive. */
+static bool is_up_to_date(const struct ext4_inode *inode)
+{
+	return EXT2_I_SIZE(&inode->raw) == mapping_size(&inode->vn.mapping) &&
+	       ext4_is_touched(inode, VATTR_MTIME | VATTR_CTIME);
+}
+
 static ssize_t write_data(struct ext4_inode *inode, loff_t pos, const char *buf, size_t len)
 {
 	struct mapping *mapping = &inode->vn.mapping;
@@ -184,6 +192,8 @@ static ssize_t write_locked(struct ext4_inode *inode, loff_t pos, const void *bu
 		return done;
 	if ((flags & VWRITE_KILL_PRIV) && inode->raw.i_mode & (S_ISUID | S_ISGID))
 		kill_suid(inode);
+	else if (is_up_to_date(inode))
+		return done;
 	err = file_update(inode, mapping_size(mapping), VATTR_MTIME | VATTR_CTIME);
 	return err ? err : done;
 }

@@ -225,6 +225,20 @@ void ext4_touch(struct ext4_inode *inode, unsigned int what)
 		ext4_time_set(inode, VATTR_CTIME, &ts);
 }
 
+bool ext4_is_touched(const struct ext4_inode *inode, unsigned int what)
+{
+	struct timespec ts = now(), was;
+
+	for (unsigned int which = VATTR_ATIME; which <= VATTR_CTIME; which <<= 1) {
+		if (!(what & which))
+			continue;
+		ext4_time_get(inode, which, &was);
+		if (was.tv_sec != ts.tv_sec || was.tv_nsec != ts.tv_nsec)
+			return false;
+	}
+	return true;
+}
+
 void inode_set_birth(struct ext4_inode *inode)
 {
 	if (HAS(inode, i_crtime))
