@@ -219,7 +219,6 @@ static bool is_heavy(const struct fuse_in_header *header)
 	case FUSE_FSYNCDIR:
 	case FUSE_FALLOCATE:
 	case FUSE_IOCTL:
-	case FUSE_COPY_FILE_RANGE:
 		return true;
 	}
 	return false;

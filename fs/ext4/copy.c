@@ -25,9 +25,9 @@
 ssize_t ext4_copy_range(struct vnode *in, loff_t in_pos, struct vnode *out, loff_t out_pos,
 			size_t len)
 {
-	size_t size = len < COPY_PIECE ? len : COPY_PIECE;
 	ssize_t total = 0, done = 0;
 	loff_t size_left;
+	size_t size;
 	char *buf;
 
 	if (!S_ISREG(vnode_mode(in)) || !S_ISREG(vnode_mode(out)))
@@ -38,6 +38,10 @@ ssize_t ext4_copy_range(struct vnode *in, loff_t in_pos, struct vnode *out, loff
 		return 0;
 	if (len > (size_t)size_left)
 		len = size_left;
+	size = len < COPY_PIECE ? len : COPY_PIECE;
+	/* Worth another thread for the requests of others; small files are not. */
+	if (len > COPY_PIECE && image_about_to_wait)
+		image_about_to_wait();
 	buf = malloc(size);
 	if (!buf)
 		return -ENOMEM;

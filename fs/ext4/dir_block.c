@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
+#include "crc32c.h"
 #include "dir.h"
 
 #define DX_ENTRY sizeof(struct ext2_dx_entry)
@@ -43,13 +44,13 @@ static uint32_t csum_seed(struct ext4_inode *dir)
 {
 	uint32_t ino = dir->vn.ino, generation = dir->raw.i_generation, crc;
 
-	crc = ext2fs_crc32c_le(ext4_vol(dir)->fs->csum_seed, (unsigned char *)&ino, sizeof(ino));
-	return ext2fs_crc32c_le(crc, (unsigned char *)&generation, sizeof(generation));
+	crc = ext4_crc32c(ext4_vol(dir)->fs->csum_seed, &ino, sizeof(ino));
+	return ext4_crc32c(crc, &generation, sizeof(generation));
 }
 
 static uint32_t leaf_csum(struct ext4_inode *dir, const void *buf)
 {
-	return ext2fs_crc32c_le(csum_seed(dir), buf, dir_block_end(dir));
+	return ext4_crc32c(csum_seed(dir), buf, dir_block_end(dir));
 }
 
 /* Where @lblk is; a hole or an unwritten block is damage. */
@@ -344,9 +345,9 @@ static uint32_t htree_csum(struct ext4_inode *dir, const void *buf, unsigned int
 	const unsigned char *tail = (const unsigned char *)buf + offset + cl->limit * DX_ENTRY;
 	uint32_t crc, zero = 0;
 
-	crc = ext2fs_crc32c_le(csum_seed(dir), buf, offset + cl->count * DX_ENTRY);
-	crc = ext2fs_crc32c_le(crc, tail, offsetof(struct ext2_dx_tail, dt_checksum));
-	return ext2fs_crc32c_le(crc, (const void *)&zero, sizeof(zero));
+	crc = ext4_crc32c(csum_seed(dir), buf, offset + cl->count * DX_ENTRY);
+	crc = ext4_crc32c(crc, tail, offsetof(struct ext2_dx_tail, dt_checksum));
+	return ext4_crc32c(crc, &zero, sizeof(zero));
 }
 
 /**

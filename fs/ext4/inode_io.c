@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <time.h>
+#include "crc32c.h"
 #include "ext4.h"
 #include "txn.h"
 
@@ -114,6 +115,39 @@ int ext4_inode_reload(struct ext4_inode *inode)
 	return err ? err : device_pread(vol, pos, ext4_raw_bytes(inode), inode->raw_size);
 }
 
+/* True when the inode has a field that ends @end bytes into it. */
+static bool reaches(const struct ext4_inode *inode, size_t end)
+{
+	return inode->raw_size > EXT2_GOOD_OLD_INODE_SIZE &&
+	       EXT2_GOOD_OLD_INODE_SIZE + inode->raw.i_extra_isize >= end;
+}
+
+#define HAS(inode, field)                                                                          \
+	reaches(inode, offsetof(struct ext2_inode_large, field) +                                  \
+			       sizeof(((struct ext2_inode_large *)0)->field))
+
+/* Covers the volume's seed, the number, the generation, and all bytes with the checksum as 0. */
+static void set_csum(struct ext4_inode *inode)
+{
+	struct ext2_inode_large *raw = &inode->raw;
+	ext2_filsys fs = ext4_vol(inode)->fs;
+	uint32_t ino = inode->vn.ino, crc;
+	bool wide = HAS(inode, i_checksum_hi);
+
+	if (fs->super->s_creator_os != EXT2_OS_LINUX ||
+	    !ext2fs_has_feature_metadata_csum(fs->super))
+		return;
+	raw->osd2.linux2.l_i_checksum_lo = 0;
+	if (wide)
+		raw->i_checksum_hi = 0;
+	crc = ext4_crc32c(fs->csum_seed, &ino, sizeof(ino));
+	crc = ext4_crc32c(crc, &raw->i_generation, sizeof(raw->i_generation));
+	crc = ext4_crc32c(crc, ext4_raw_bytes(inode), inode->raw_size);
+	raw->osd2.linux2.l_i_checksum_lo = crc;
+	if (wide)
+		raw->i_checksum_hi = crc >> 16;
+}
+
 /**
  * ext4_inode_write - bring raw to the inode table
  * @inode: inode
@@ -129,23 +163,12 @@ int ext4_inode_write(struct ext4_inode *inode)
 
 	if (err)
 		return err;
-	ext2fs_inode_csum_set(vol->fs, inode->vn.ino, &inode->raw);
+	set_csum(inode);
 	/* libext2fs keeps a few inodes of its own: they would be old now. */
 	ext2fs_flush_icache(vol->fs);
 	__atomic_store_n(&inode->changed_in, txn_running(vol), __ATOMIC_RELEASE);
 	return device_pwrite(vol, pos, ext4_raw_bytes(inode), inode->raw_size);
 }
-
-/* True when the inode has a field that ends @end bytes into it. */
-static bool reaches(const struct ext4_inode *inode, size_t end)
-{
-	return inode->raw_size > EXT2_GOOD_OLD_INODE_SIZE &&
-	       EXT2_GOOD_OLD_INODE_SIZE + inode->raw.i_extra_isize >= end;
-}
-
-#define HAS(inode, field)                                                                          \
-	reaches(inode, offsetof(struct ext2_inode_large, field) +                                  \
-			       sizeof(((struct ext2_inode_large *)0)->field))
 
 /* Where a time is kept; *extra is NULL when it has no second half. */
 static uint32_t *time_fields(struct ext4_inode *inode, unsigned int which, uint32_t **extra)

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "cache.h"
+#include "crc32c.h"
 #include "journal.h"
 #include "log.h"
 
@@ -48,10 +49,10 @@ static uint32_t crc_without(uint32_t crc, const void *bytes, size_t len, size_t 
 	static const unsigned char zeros[4];
 	const unsigned char *from = bytes;
 
-	crc = ext2fs_crc32c_le(crc, from, offset);
-	crc = ext2fs_crc32c_le(crc, zeros, sizeof(zeros));
+	crc = ext4_crc32c(crc, from, offset);
+	crc = ext4_crc32c(crc, zeros, sizeof(zeros));
 	offset += sizeof(zeros);
-	return ext2fs_crc32c_le(crc, from + offset, len - offset);
+	return ext4_crc32c(crc, from + offset, len - offset);
 }
 
 jbd2_be32 journal_block_csum(const struct journal *journal, const void *block, size_t offset)
@@ -62,9 +63,9 @@ jbd2_be32 journal_block_csum(const struct journal *journal, const void *block, s
 uint32_t journal_data_csum(const struct journal *journal, const void *block, uint32_t sequence)
 {
 	jbd2_be32 number = htobe32(sequence);
-	uint32_t crc = ext2fs_crc32c_le(journal->seed, (unsigned char *)&number, sizeof(number));
+	uint32_t crc = ext4_crc32c(journal->seed, &number, sizeof(number));
 
-	return ext2fs_crc32c_le(crc, block, journal->blocksize);
+	return ext4_crc32c(crc, block, journal->blocksize);
 }
 
 static jbd2_be32 super_csum(const struct jbd2_super *super)
@@ -298,7 +299,7 @@ int journal_check_super(struct journal *journal, uint32_t file_blocks)
 		journal->incompat = be32toh(super->s_feature_incompat);
 		ro_compat = be32toh(super->s_feature_ro_compat);
 	}
-	journal->seed = ext2fs_crc32c_le(~0U, super->s_uuid, sizeof(super->s_uuid));
+	journal->seed = ext4_crc32c(~0U, super->s_uuid, sizeof(super->s_uuid));
 	err = check_features(journal, ro_compat);
 	return err ? err : check_geometry(journal, file_blocks);
 }
