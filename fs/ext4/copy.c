@@ -39,6 +39,7 @@ ssize_t ext4_copy_range(struct vnode *in, loff_t in_pos, struct vnode *out, loff
 	if (len > (size_t)size_left)
 		len = size_left;
 	size = len < COPY_PIECE ? len : COPY_PIECE;
+	ext4_accessed(in);
 	/* Worth another thread for the requests of others; small files are not. */
 	if (len > COPY_PIECE && image_about_to_wait)
 		image_about_to_wait();
