@@ -17,16 +17,17 @@ import time
 from contextlib import ExitStack
 
 from report import report
-from systems import (NULLFS, ON_ITSELF, RAW, ROUNDS, SECONDS, SIZE, TREE, Mounted, fio, forget, missing, new_image,
-		     run)
+from systems import (COMMANDS, NULLFS, ON_ITSELF, RAW, ROUNDS, SECONDS, SIZE, TREE, Mounted, fio, forget, missing,
+		     new_image, run)
 
 OUT = os.environ.get('BENCH_OUT', 'compare-out')
 FILES = 10000
 SYNCS = 100
 SIZES = {'1g': 1 << 30, '100g': 100 << 30, '2t': 2 << 40}
 SERVERS = ('foliofs', 'null', 'libfuse', 'kernel', 'fuse2fs')
+DISKS = ('raw', 'nbdfuse', 'qemu')
 IMAGES = ('foliofs', 'kernel', 'fuse2fs')
-CHOSEN = os.environ.get('BENCH_SYSTEMS', ','.join(SERVERS + RAW)).split(',')
+CHOSEN = os.environ.get('BENCH_SYSTEMS', ','.join(SERVERS + DISKS)).split(',')
 FULL_INODES = ('-E', 'lazy_itable_init=0,lazy_journal_init=0')
 
 
@@ -89,7 +90,7 @@ class DataStage:
 	def __init__(self, name, systems, works):
 		self.name, self.works = name, works
 		if name == 'direct':
-			systems = [system + '_direct' if system in ('foliofs', 'null', 'libfuse') else system
+			systems = [system + '_direct' if system + '_direct' in COMMANDS else system
 				   for system in systems]
 		self.systems = systems
 
@@ -324,7 +325,7 @@ def stages(works):
 	for name in ('direct', 'buffered'):
 		chosen = [work for work in works if work in DATA and DATA[work][0] == name]
 		if chosen:
-			yield DataStage(name, here(SERVERS + RAW), chosen)
+			yield DataStage(name, here(SERVERS + DISKS), chosen)
 	chosen = [work for work in works if work in TREES]
 	if chosen:
 		yield TreeStage(here(SERVERS), chosen)
@@ -353,7 +354,7 @@ def main(works):
 	if works != ['report']:
 		if os.geteuid() != 0:
 			sys.exit('this needs root, for the loop device')
-		for system in SERVERS + RAW:
+		for system in SERVERS + DISKS:
 			for program in missing(system) if system in CHOSEN else ():
 				print('%s is left out: %s is not installed' % (system, program))
 		if not os.access(NULLFS, os.X_OK):

@@ -13,13 +13,16 @@ SIZE = int(os.environ.get('BENCH_MIB', '512'))
 SECONDS = int(os.environ.get('BENCH_SECONDS', '2'))
 FOLIOFS = os.environ.get('FOLIOFS', 'build/fs/foliofs')
 NULLFS = os.environ.get('NULLFS', 'build/tests/bench/nullfs')
+# For direct I/O foliofs gets a cache in which nothing need be written back meanwhile, as is the case for the others,
+# which have all of the memory, and the null server, which has no disk.
+CACHE = os.environ.get('BENCH_CACHE', '8G')
 TREE = '/usr/include'
 IOC_SYNC = 0xf002	# foliofs_ioctl.h
 
 # How each is started, in the foreground. What the kernel mounts itself has no program of its own.
 COMMANDS = {
 	'foliofs': [FOLIOFS, '-f', '{image}', '{path}'],
-	'foliofs_direct': [FOLIOFS, '-f', '-o', 'direct_io', '{image}', '{path}'],
+	'foliofs_direct': [FOLIOFS, '-f', '-o', 'direct_io,cache_size=' + CACHE, '{image}', '{path}'],
 	'null': [NULLFS, 'null', '{path}'],
 	'null_direct': [NULLFS, '-o', 'direct_io', 'null', '{path}'],
 	'libfuse': [NULLFS, '--libfuse-loop', 'null', '{path}'],
@@ -27,12 +30,13 @@ COMMANDS = {
 	'kernel': None,
 	'fuse2fs': ['fuse2fs', '-f', '{image}', '{path}'],
 	'raw': [FOLIOFS, '-f', '-o', 'raw', '{image}', '{path}'],
+	'raw_direct': [FOLIOFS, '-f', '-o', 'raw,cache_size=' + CACHE, '{image}', '{path}'],
 	'nbdfuse': ['nbdfuse', '{path}', '[', 'nbdkit', '--exit-with-parent', 'file', '{image}', ']'],
 	'qemu': ['qemu-storage-daemon', '--blockdev', 'driver=file,node-name=disk,filename={image}',
 		 '--export', 'type=fuse,id=disk,node-name=disk,mountpoint={path},writable=on'],
 }
 ON_ITSELF = ('null', 'null_direct', 'libfuse', 'libfuse_direct')	# have no image
-RAW = ('raw', 'nbdfuse', 'qemu')
+RAW = ('raw', 'raw_direct', 'nbdfuse', 'qemu')
 PROGRAMS = {'fuse2fs': ('fuse2fs',), 'nbdfuse': ('nbdfuse', 'nbdkit'), 'qemu': ('qemu-storage-daemon',)}
 
 
@@ -98,13 +102,14 @@ class Mounted:
 	def file(self, name):
 		"""The file that data works are done on."""
 		return {'raw': os.path.join(self.path, os.path.basename(self.image)),
+			'raw_direct': os.path.join(self.path, os.path.basename(self.image)),
 			'nbdfuse': os.path.join(self.path, 'nbd'),
 			'qemu': self.path}.get(self.system, os.path.join(self.path, name))
 
 	def settle(self):
 		"""What was written goes to the image, so that it is no part of the next measurement."""
 		run('sync', '-f', self.path)
-		if self.system in ('foliofs', 'foliofs_direct', 'raw'):
+		if self.system.split('_')[0] in ('foliofs', 'raw'):
 			fd = os.open(self.path, os.O_RDONLY)
 			fcntl.ioctl(fd, IOC_SYNC)
 			os.close(fd)
