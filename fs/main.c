@@ -12,6 +12,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,8 @@
 #ifndef FOLIOFS_VERSION
 #define FOLIOFS_VERSION "0"
 #endif
+
+#define ARENAS 2
 
 static int ready_fd = -1;	/* the parent's ear; -1 in the foreground */
 
@@ -220,6 +223,8 @@ int main(int argc, char **argv)
 	struct options options;
 	int status = 1;
 
+	/* Many threads, few of them at work at a time: more arenas would keep more memory unused. */
+	mallopt(M_ARENA_MAX, ARENAS);
 	keep_standard_fds();
 	signal(SIGPIPE, SIG_IGN);
 	if (argc > 1 && !strcmp(argv[1], "stats"))

@@ -9,7 +9,8 @@
  *	- that is heavy by its kind or size;
  *	- that turns out to wait for the image: image_about_to_wait() calls us;
  *	- that has kept it for longer than a few milliseconds whatever the reason: a watchdog looks,
- *	  and sleeps itself while there are no requests.
+ *	  and sleeps itself while there are no requests. Before that it gives the system what
+ *	  memory the forgotten files have left.
  * Handing on before every request would wake a thread for each, which is what polling saves.
  *
  * The role is a pointer. Two workers may read the device at once for a moment; that does no harm,
@@ -19,6 +20,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +35,7 @@
 #define HEAVY_BYTES (256 << 10) /* 70 us of work; to wake another thread first costs 30 */
 #define WATCH_NS 4000000
 #define WATCH_QUIET 64		/* looks without a request before the watchdog sleeps */
+#define TRIM_TURNS 1000		/* requests that may have left memory worth giving back */
 
 struct worker {
 	struct workers *pool;
@@ -292,11 +295,19 @@ static void watch_sleep(struct workers *pool)
 	pthread_cond_timedwait(&pool->watch_wake, &pool->lock, &until);
 }
 
+/* The lock is held, but for the work itself. */
+static void give_back_memory(struct workers *pool)
+{
+	pthread_mutex_unlock(&pool->lock);
+	malloc_trim(0);
+	pthread_mutex_lock(&pool->lock);
+}
+
 static void *watchdog_main(void *arg)
 {
 	struct workers *pool = arg;
+	uint64_t last = 0, trimmed = 0;
 	unsigned int quiet = 0;
-	uint64_t last = 0;
 
 	pthread_mutex_lock(&pool->lock);
 	while (!pool->stopping) {
@@ -312,6 +323,9 @@ static void *watchdog_main(void *arg)
 			hand_over(poller);
 			pthread_mutex_lock(&pool->lock);
 			quiet = 0;
+		} else if (quiet > WATCH_QUIET && turns - trimmed > TRIM_TURNS) {
+			trimmed = turns;
+			give_back_memory(pool);
 		} else if (quiet > WATCH_QUIET) {
 			__atomic_store_n(&pool->watch_asleep, true, __ATOMIC_RELAXED);
 			while (pool->watch_asleep && !pool->stopping)

@@ -147,6 +147,10 @@ class Data:
 			self.leave()
 			forget(self.image)
 			self.mounted.__enter__()
+		elif rw.endswith('read') and stage == 'buffered':
+			# Which pages of memory the kernel's cache has makes a difference: others each time.
+			forget(self.file)
+			self.warm()
 		if work == 'seqwrite_fsync' and self.system not in RAW:
 			name = self.file + '.new'
 		direct = '--direct=%d' % (stage == 'direct')
