@@ -3,7 +3,7 @@
 # Builds foliofs and runs its tests. tests/setup.sh installs what this needs.
 #
 #   tests/run.sh                      everything
-#   tests/run.sh STEP...              some of: plain install asan tsan mount mount-asan
+#   tests/run.sh STEP...              some of: plain install asan tsan mount mount-asan mount-tsan
 #   tests/run.sh mount TOPIC...       some of the topics in tests/mount, as `ops` or `ops.Times.test_now`
 #
 # plain       the suites of tree, cache and fs
@@ -12,6 +12,7 @@
 # tsan        the torture programs under the thread sanitizer
 # mount       real mounts (needs root, /dev/fuse and loop devices)
 # mount-asan  the mount tests that poke at corners, with a daemon built with the sanitizers
+# mount-tsan  the storm with shadows, with a daemon built with the thread sanitizer
 #
 # Mount steps need root. FOLIOFS_LONG=1 runs the mount tests at full size. The last line adds up all.
 set -u
@@ -22,22 +23,22 @@ steps=()
 topics=()
 for word in "$@"; do
 	case $word in
-	plain|install|asan|tsan|mount|mount-asan) steps+=("$word") ;;
-	-*) sed -n '3,17s/^# \{0,1\}//p' "$0"; exit 2 ;;
+	plain|install|asan|tsan|mount|mount-asan|mount-tsan) steps+=("$word") ;;
+	-*) sed -n '3,18s/^# \{0,1\}//p' "$0"; exit 2 ;;
 	*) topics+=("$word") ;;
 	esac
 done
 if [ ${#steps[@]} = 0 ]; then
-	steps=(plain install asan tsan mount mount-asan)
+	steps=(plain install asan tsan mount mount-asan mount-tsan)
 	[ ${#topics[@]} = 0 ] || steps=(mount)
 fi
-asan_topics=(ops limits badinput damage options recovery journal apptainer)
+asan_topics=(ops limits badinput damage options recovery journal apptainer shadow)
 
 tally=$(mktemp)
 trap 'rm -f "$tally"' EXIT
 export LSAN_OPTIONS=suppressions=$top/tests/lsan.supp:print_suppressions=0
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-export TSAN_OPTIONS=halt_on_error=1
+export TSAN_OPTIONS=halt_on_error=1:suppressions=$top/tests/tsan.supp
 # stdbuf preloads a library, which then comes before the sanitizer's.
 export ASAN_OPTIONS=verify_asan_link_order=0
 
@@ -124,6 +125,12 @@ step() {
 		[ ${#picked[@]} != 0 ] || picked=("${asan_topics[@]}")
 		asan_build && FOLIOFS=$top/build-asan/fs/foliofs FOLIOFS_SANITIZED=1 \
 			python3 tests/mount/run.py --tally "$tally" "${picked[@]}"
+		;;
+	mount-tsan)
+		setup build-tsan -Db_sanitize=thread -Db_lundef=false &&
+			build build-tsan fs/foliofs tests/mount/shadow_storm &&
+			FOLIOFS=$top/build-tsan/fs/foliofs FOLIOFS_SANITIZED=1 \
+				python3 tests/mount/run.py --tally "$tally" shadow
 		;;
 	esac
 }

@@ -49,12 +49,13 @@ loff_t ext4_max_size(struct ext4_inode *inode)
 	return blocks << bits;
 }
 
+/* The upper half last: see is_up_to_date(). Volume lock. */
 void file_set_raw_size(struct ext4_inode *inode, uint64_t size)
 {
 	struct ext4_volume *vol = ext4_vol(inode);
 
-	inode->raw.i_size = (uint32_t)size;
-	inode->raw.i_size_high = size >> 32;
+	__atomic_store_n(&inode->raw.i_size, (uint32_t)size, __ATOMIC_RELAXED);
+	__atomic_store_n(&inode->raw.i_size_high, size >> 32, __ATOMIC_RELEASE);
 	if (ext2fs_needs_large_file_feature(size) &&
 	    !ext2fs_has_feature_large_file(vol->fs->super)) {
 		ext2fs_set_feature_large_file(vol->fs->super);
@@ -133,10 +134,18 @@ static void kill_suid(struct ext4_inode *inode)
 	__atomic_store_n(&inode->vn.mode, mode, __ATOMIC_RELEASE);
 }
 
-/* Has an earlier write brought size and times to what they are to be? Inode lock exclusive. */
+/*
+ * Has an earlier write brought size and times to what they are to be? Inode lock exclusive.
+ *
+ * Without the volume lock: writeback may be raising the size, never above what the mapping has. The
+ * upper half is written last and read first, so a size that is half old is smaller.
+ */
 static bool is_up_to_date(const struct ext4_inode *inode)
 {
-	return EXT2_I_SIZE(&inode->raw) == mapping_size(&inode->vn.mapping) &&
+	uint64_t size = (uint64_t)__atomic_load_n(&inode->raw.i_size_high, __ATOMIC_ACQUIRE) << 32;
+
+	size |= __atomic_load_n(&inode->raw.i_size, __ATOMIC_RELAXED);
+	return size == (uint64_t)mapping_size(&inode->vn.mapping) &&
 	       ext4_is_touched(inode, VATTR_MTIME | VATTR_CTIME);
 }
 
