@@ -6,7 +6,7 @@ meta_ratio		time of tar x and rm -rf with unmounts, on an image with a journal o
 fsync_vs_loop		rate of 4 KiB write + fsync, of foliofs over the kernel's loop mount; 1 and 8 threads, the worse
 commit_size_ratio	time of fsync after a change of one inode, on an image of 2 TiB over one of 1 GiB
 
-Rounds alternate between what is compared, and medians are taken. BENCH_ROUNDS (5) rounds; BENCH_SECONDS (3)
+Rounds alternate between what is compared, and medians are taken. BENCH_ROUNDS (5) rounds; BENCH_SECONDS (2)
 for each fio job. Needs root. FOLIOFS names the program. Prints `figure journal.NAME VALUE UNIT`.
 """
 import json
@@ -17,25 +17,14 @@ import sys
 import tempfile
 import time
 
-from bench_mount import SECONDS, TREE, Mounted, run
+from systems import FULL_INODES, SECONDS, TREE, Mounted, new_image, run
 
 ROUNDS = int(os.environ.get('BENCH_ROUNDS', '5'))
 SYNCS = 200
 
 
-def new_image(image, size, *mkfs):
-	if os.path.exists(image):
-		os.unlink(image)
-	with open(image, 'wb') as f:
-		f.truncate(size)
-	run('mkfs.ext4', '-Fq', *mkfs, image)
-	# What mkfs has left in the host's cache is nobody's cost.
-	with open(image, 'rb') as f:
-		os.fsync(f.fileno())
-
-
 def trees(image, path, archive, *mkfs):
-	new_image(image, 4 << 30, '-E', 'lazy_itable_init=0,lazy_journal_init=0', *mkfs)
+	new_image(image, 4 << 30, *FULL_INODES, *mkfs)
 	began = time.monotonic()
 	with Mounted('foliofs', image, path):
 		run('tar', '-xf', archive, '-C', path)
@@ -45,7 +34,7 @@ def trees(image, path, archive, *mkfs):
 
 
 def fsyncs(system, image, path, threads):
-	new_image(image, 1 << 30, '-E', 'lazy_itable_init=0,lazy_journal_init=0')
+	new_image(image, 1 << 30, *FULL_INODES)
 	with Mounted(system, image, path):
 		done = run('fio', '--name=job', '--directory=' + path, '--rw=write', '--bs=4k', '--size=64M',
 			   '--fsync=1', '--numjobs=%d' % threads, '--thread', '--group_reporting', '--time_based',

@@ -9,7 +9,7 @@
 
 Each round takes a new image through the same work with each of the three, in an order that rotates. Figures
 are medians; foliofs_vs_X is the median of the rounds' ratios, and more than 1 means that foliofs is the
-faster one. BENCH_ROUNDS (3) rounds; BENCH_SECONDS (3) for each job of fio; BENCH_ONLY names works, with
+faster one. BENCH_ROUNDS (3) rounds; BENCH_SECONDS (2) for each job of fio; BENCH_ONLY names works, with
 commas. Needs root. FOLIOFS names the program.
 """
 import json
@@ -21,21 +21,10 @@ import sys
 import tempfile
 import time
 
-from bench_mount import ROUNDS, SECONDS, SYSTEMS, Mounted, run
+from systems import FULL_INODES, IMAGES, ROUNDS, SECONDS, Mounted, new_image, run
 
 SIZE = int(os.environ.get('BENCH_MIB', '1024'))
 WORKS = [name for name in os.environ.get('BENCH_ONLY', 'seq,rand,sync,many').split(',')]
-
-
-def new_image(image):
-	if os.path.exists(image):
-		os.unlink(image)
-	with open(image, 'wb') as f:
-		f.truncate(4 << 30)
-	run('mkfs.ext4', '-Fq', '-E', 'lazy_itable_init=0,lazy_journal_init=0', image)
-	# What mkfs has left in the host's cache is nobody's cost.
-	with open(image, 'rb') as f:
-		os.fsync(f.fileno())
 
 
 def write_file(name, size):
@@ -92,11 +81,11 @@ MEASURES = {
 def report(results):
 	for work, found in results.items():
 		unit = MEASURES[work][0]
-		for system in SYSTEMS:
+		for system in IMAGES:
 			values = found[system]
 			print('figure write.%s/%s %.5g %s  # %.4g to %.4g' % (
 				work, system, statistics.median(values), unit, min(values), max(values)))
-		for other in SYSTEMS[1:]:
+		for other in IMAGES[1:]:
 			print('figure write.%s/foliofs_vs_%s %.3f x' % (work, other, statistics.median(
 				a / b for a, b in zip(found['foliofs'], found[other]))))
 
@@ -107,13 +96,13 @@ def main():
 	top = tempfile.mkdtemp(prefix='foliofs-bench-')
 	image, path = os.path.join(top, 'disk.img'), os.path.join(top, 'mnt')
 	os.mkdir(path)
-	results = {work: {system: [] for system in SYSTEMS} for work in WORKS}
+	results = {work: {system: [] for system in IMAGES} for work in WORKS}
 	try:
 		for number in range(ROUNDS):
 			for work in WORKS:
-				for n in range(len(SYSTEMS)):
-					system = SYSTEMS[(number + n) % len(SYSTEMS)]
-					new_image(image)
+				for n in range(len(IMAGES)):
+					system = IMAGES[(number + n) % len(IMAGES)]
+					new_image(image, 4 << 30, *FULL_INODES)
 					with Mounted(system, image, path):
 						results[work][system].append(MEASURES[work][1](path))
 		report(results)

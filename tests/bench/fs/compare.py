@@ -17,8 +17,8 @@ import time
 from contextlib import ExitStack
 
 from report import report
-from systems import (COMMANDS, NULLFS, ON_ITSELF, RAW, ROUNDS, SECONDS, SIZE, TREE, Mounted, fio, forget, missing,
-		     new_image, run)
+from systems import (COMMANDS, FULL_INODES, IMAGES, NULLFS, ON_ITSELF, RAW, ROUNDS, SECONDS, SIZE, TREE, Mounted, fio,
+		     forget, missing, new_image, run)
 
 OUT = os.environ.get('BENCH_OUT', 'compare-out')
 FILES = 10000
@@ -26,9 +26,7 @@ SYNCS = 100
 SIZES = {'1g': 1 << 30, '100g': 100 << 30, '2t': 2 << 40}
 SERVERS = ('foliofs', 'null', 'libfuse', 'kernel', 'fuse2fs')
 DISKS = ('raw', 'nbdfuse', 'qemu')
-IMAGES = ('foliofs', 'kernel', 'fuse2fs')
 CHOSEN = os.environ.get('BENCH_SYSTEMS', ','.join(SERVERS + DISKS)).split(',')
-FULL_INODES = ('-E', 'lazy_itable_init=0,lazy_journal_init=0')
 
 
 class Results:

@@ -17,6 +17,8 @@ NULLFS = os.environ.get('NULLFS', 'build/tests/bench/nullfs')
 # which have all of the memory, and the null server, which has no disk.
 CACHE = os.environ.get('BENCH_CACHE', '8G')
 TREE = '/usr/include'
+IMAGES = ('foliofs', 'fuse2fs', 'kernel')	# those that mount a file system
+FULL_INODES = ('-E', 'lazy_itable_init=0,lazy_journal_init=0')
 IOC_SYNC = 0xf002	# foliofs_ioctl.h
 
 # How each is started, in the foreground. What the kernel mounts itself has no program of its own.
