@@ -287,6 +287,7 @@ int dir_grow(struct ext4_inode *dir, uint32_t nr, uint32_t *first)
 {
 	uint64_t size = EXT2_I_SIZE(&dir->raw);
 	uint32_t lblk = size / dir_blocksize(dir);
+	uint64_t end;
 	int err;
 
 	err = dir_index_grow(dir->index, lblk + nr);
@@ -294,7 +295,8 @@ int dir_grow(struct ext4_inode *dir, uint32_t nr, uint32_t *first)
 		return err;
 	err = map_alloc(dir, lblk, nr);
 	if (err) {
-		map_remove(dir, lblk, nr);
+		end = lblk + nr;
+		map_remove(dir, lblk, &end);
 		dir->index->nr_blocks = lblk;
 		return err;
 	}

@@ -380,7 +380,7 @@ int map_attach(struct ext4_inode *inode, struct map_extent *place, bool failed);
  * Frees [lblk, lblk+len) and writes the inode. Between begin and end; the mapping holds nothing
  * there.
  */
-int map_remove(struct ext4_inode *inode, uint32_t lblk, uint64_t len);
+int map_remove(struct ext4_inode *inode, uint32_t lblk, uint64_t *end);
 /* Makes written blocks of [lblk, *end), or of a part as above, unwritten (extents only). */
 int map_set_unwritten(struct ext4_inode *inode, uint32_t lblk, uint64_t *end);
 void map_init(struct ext4_map *map);

@@ -128,7 +128,9 @@ int inline_convert(struct ext4_inode *inode)
 	map_drop(inode);
 	err = move_to_block(inode, data, len);
 	if (err) {
-		map_remove(inode, 0, 1);
+		uint64_t end = 1;
+
+		map_remove(inode, 0, &end);
 		memcpy(raw->i_block, old, sizeof(old));
 		raw->i_flags = flags;
 		map_drop(inode);

@@ -374,37 +374,58 @@ int map_attach(struct ext4_inode *inode, struct map_extent *place, bool failed)
 	return 0;
 }
 
+/*
+ * One step of map_remove() where there is a block map: it frees two indirect blocks and what is empty
+ * above them at most, besides the file's blocks. A hole is passed in one step if the map can be had;
+ * if not, in many.
+ */
+static int clear_step(struct ext4_inode *inode, uint32_t lblk, uint64_t *stop)
+{
+	uint32_t pointers = ext4_vol(inode)->fs->blocksize / sizeof(uint32_t);
+	struct map_extent found;
+	uint64_t far = (uint64_t)lblk + pointers;
+
+	if (!map_find_locked(inode, lblk, &found) && !found.pblk && map_end(&found) > far)
+		far = map_end(&found);
+	if (*stop > far)
+		*stop = far;
+	return indirect_clear(inode, lblk, *stop);
+}
+
 /**
  * map_remove - take the blocks of a range away
  * @inode: the file
  * @lblk: first block
- * @len: blocks; may reach beyond the last
+ * @end: behind the last one, or beyond; comes back as how far it went before the transaction was full
  *
  * Context: between ext4_begin() and ext4_end(); the file's mapping has no folio with dirty blocks
  * or under writeback there. May sleep.
  * Return: 0; -ENOSPC, for a hole in the middle of an extent: then nothing has changed; another
  * error: then a part may be gone.
  */
-int map_remove(struct ext4_inode *inode, uint32_t lblk, uint64_t len)
+int map_remove(struct ext4_inode *inode, uint32_t lblk, uint64_t *end)
 {
-	uint64_t end = lblk + len < UINT32_MAX ? lblk + len : UINT32_MAX;
+	uint64_t last = *end < UINT32_MAX ? *end : UINT32_MAX;
 	int err = 0, werr;
 
 	map_make_room(ext4_vol(inode));
-	while (lblk < end && !err) {
+	while (lblk < last && !err) {
 		struct map_extent hole = { .lblk = lblk };
-		uint64_t stop = end;
+		uint64_t stop = last;
 
 		if (map_is_extents(inode))
 			err = extents_replace(inode, lblk, &stop, NULL);
 		else
-			err = indirect_clear(inode, lblk, stop);
+			err = clear_step(inode, lblk, &stop);
 		if (!err)
 			map_store(inode, &hole, stop);
 		else if (err != -ENOSPC)
 			map_drop(inode);
 		lblk = stop;
+		if (txn_is_full(ext4_vol(inode)))
+			break;
 	}
+	*end = lblk < last ? lblk : *end;
 	werr = ext4_inode_write(inode);
 	return err ? err : werr;
 }

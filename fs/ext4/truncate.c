@@ -8,7 +8,9 @@
  * image before or after, never between.
  *
  * A transaction has room for the bitmaps of some groups only, so a file that lies in many of them is
- * truncated, or deleted, in several operations. The orphan list remembers that there is more to do.
+ * truncated, or deleted, in several operations: file_step() counts the groups of its blocks before,
+ * and map_remove() stops when those of the map's own blocks have filled the transaction. The orphan
+ * list remembers that there is more to do.
  *
  * Locks: the caller holds the inode lock exclusively; the invalidate lock keeps reads of the file
  * from the old map.
@@ -103,7 +105,7 @@ int file_remove(struct ext4_inode *inode, uint32_t lblk, uint64_t end)
 			return err;
 		err = file_step(inode, lblk, &stop);
 		if (!err)
-			err = map_remove(inode, lblk, stop - lblk);
+			err = map_remove(inode, lblk, &stop);
 		ext4_end(vol);
 		lblk = stop;
 	} while (!err && stop < end);
@@ -120,10 +122,10 @@ static int shrink_begin(struct ext4_inode *inode, loff_t size, uint64_t *stop)
 	ext4_touch(inode, VATTR_MTIME | VATTR_CTIME);
 	*stop = UINT32_MAX;
 	err = file_step(inode, first, stop);
+	if (!err && first < *stop)
+		err = map_remove(inode, first, stop);
 	if (!err && *stop < UINT32_MAX)
 		err = orphan_add(inode);
-	if (!err && first < *stop)
-		err = map_remove(inode, first, *stop - first);
 	werr = ext4_inode_write(inode);
 	return err ? err : werr;
 }
@@ -205,7 +207,7 @@ int ext4_truncate(struct ext4_inode *inode, loff_t size)
  * ext4_free_most - begin to delete the blocks of an inode
  * @inode: as for ext4_free_data(), and on the orphan list
  *
- * Frees so many, in operations of their own, that the rest is for one operation, and begins that.
+ * Frees them in as many operations as that takes. The last one goes on.
  *
  * Context: no volume lock. Takes it as ext4_begin() does.
  * Return: 0, between ext4_begin() and ext4_end(); or an error, with nothing held.
@@ -227,10 +229,10 @@ int ext4_free_most(struct ext4_inode *inode)
 			map_drop(inode);
 		stop = UINT32_MAX;
 		err = file_step(inode, lblk, &stop);
+		if (!err)
+			err = map_remove(inode, lblk, &stop);
 		if (!err && stop == UINT32_MAX)
 			return 0;
-		if (!err)
-			err = map_remove(inode, lblk, stop - lblk);
 		ext4_end(vol);
 		if (err)
 			return err;
@@ -241,7 +243,8 @@ int ext4_free_most(struct ext4_inode *inode)
  * ext4_free_data - free all blocks of an inode that is about to be deleted
  * @inode: regular file, directory or symbolic link; the page cache holds nothing of it
  *
- * A directory may have grown by other ways than its map in memory, so that is loaded again.
+ * A directory may have grown by other ways than its map in memory, so that is loaded again. What
+ * ext4_free_most() has left is little, so it is done whether the transaction is full or not.
  *
  * Context: between ext4_begin() and ext4_end(). May sleep.
  * Return: 0 or an error; -EUCLEAN leaves the blocks of a damaged map alone.
@@ -249,10 +252,18 @@ int ext4_free_most(struct ext4_inode *inode)
 int ext4_free_data(struct ext4_inode *inode)
 {
 	ext2_filsys fs = ext4_vol(inode)->fs;
+	uint64_t end = 0;
+	int err = 0;
 
 	if (!ext2fs_inode_has_valid_blocks2(fs, (struct ext2_inode *)&inode->raw))
 		return 0;
 	if (!S_ISREG(vnode_mode(&inode->vn)))
 		map_drop(inode);
-	return map_remove(inode, 0, 1ULL << 32);
+	while (!err && end < UINT32_MAX) {
+		uint32_t from = end;
+
+		end = UINT32_MAX;
+		err = map_remove(inode, from, &end);
+	}
+	return err;
 }

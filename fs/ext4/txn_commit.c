@@ -8,8 +8,8 @@
  * transfers, revokes first, and the image flushed: that makes file data durable, too, which was
  * written before the metadata that tells of it was changed. The commit block follows, and a second
  * flush. At its place there are zeros before, so that one sector makes the difference, and a commit
- * block that is half written cannot be met. Only then do the blocks become dirty, to be written in their place, and may the blocks be
- * used again that the transaction freed.
+ * block that is half written cannot be met. Only then do the blocks become dirty, to be written in
+ * their place, and may the blocks be used again that the transaction freed.
  *
  * One commit is under way at a time. Who wants one waits for it, and mostly finds that the next one,
  * made by somebody who waited longer, has done his as well.
@@ -227,6 +227,7 @@ static int make_record(struct txns *txns, struct record *r)
 	err = commit_bring(vol);
 	if (err || (!txns->running.nr && !txns->running.revoked.nr))
 		goto out;
+	assert(txns->running.nr <= txns->limit + txns->reserve);
 	blocks = txn_need(txns, txns->running.nr, txns->running.revoked.nr);
 	if (posix_memalign((void **)&r->data, PAGE_SIZE, (size_t)blocks * txns->log.blocksize)) {
 		r->data = NULL;

@@ -19,7 +19,6 @@
  * The first difference ends it with a line that tells the place. The seed gives each thread its
  * sequence of operations again; how they interleave it cannot repeat.
  */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
