@@ -61,7 +61,7 @@ struct txns {
 	unsigned int reserve;		/* most that an operation adds */
 
 	pthread_mutex_t commit_lock;	/* outermost: one commit at a time */
-	pthread_mutex_t tail_lock;	/* below it: one checkpoint at a time; log.super */
+	pthread_mutex_t tail_lock;	/* below the volume lock, too: a checkpoint; log.super */
 
 	pthread_mutex_t lock;		/* leaf, below a DEVICE folio's lock: all that follows */
 	struct xarray blocks;		/* struct txn_block by number */

@@ -148,7 +148,7 @@ int txn_checkpoint(struct txns *txns)
  * The image may be failing, so nothing more can be done when this does: what is lost then is that
  * the next mount, or e2fsck, marks the file system as one with errors.
  *
- * Context: takes tail_lock. Writes and flushes.
+ * Context: takes tail_lock; the volume lock may be held, which is outside it. Writes and flushes.
  */
 void txn_note_error(struct txns *txns, int err)
 {
