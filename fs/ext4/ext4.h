@@ -377,8 +377,8 @@ int map_preallocate(struct ext4_inode *inode, uint32_t lblk, uint64_t *end);
 int map_choose(struct ext4_inode *inode, struct map_extent *want);
 int map_attach(struct ext4_inode *inode, struct map_extent *place, bool failed);
 /*
- * Frees [lblk, lblk+len) and writes the inode. Between begin and end; the mapping holds nothing
- * there.
+ * Frees [lblk, *end), or up to what *end becomes when the transaction is full before, and writes the
+ * inode. Between begin and end; the mapping holds nothing there.
  */
 int map_remove(struct ext4_inode *inode, uint32_t lblk, uint64_t *end);
 /* Makes written blocks of [lblk, *end), or of a part as above, unwritten (extents only). */
