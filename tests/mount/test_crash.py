@@ -78,7 +78,7 @@ class Killed(MountTest):
 		m.kill()
 
 	def storm(self, *mkfs, options=(), kills=KILLS):
-		image = self.image(*mkfs, size=192 << 20)
+		image = self.image(*mkfs, size=190 + 2 * kills << 20)
 		told = {}
 		for round in range(kills):
 			self.killed(image, round, *options)
