@@ -12,15 +12,13 @@ the ratios of neighbouring slices, BENCH_SLICES (20) of them, or of BENCH_ROUNDS
 BENCH_WORK (meta fsync commit) names what is measured. Needs root. FOLIOFS names the program.
 Prints `figure journal.NAME VALUE UNIT`, and the quartiles as remarks.
 """
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
-from systems import FULL_INODES, TREE, Mounted, new_image, run
+from systems import FULL_INODES, TREE, Mounted, fio_job, new_image, run
 
 ROUNDS = int(os.environ.get('BENCH_ROUNDS', '5'))
 SLICES = int(os.environ.get('BENCH_SLICES', '20'))
@@ -41,12 +39,10 @@ def trees(image, path, archive, *mkfs):
 
 def fsyncs(path, threads, number):
 	"""Writes and fsyncs a second; each slice has files of its own, which grow."""
-	done = run('fio', '--name=slice%d.%d' % (threads, number), '--directory=' + path, '--rw=write', '--bs=4k',
-		   '--size=64M', '--fsync=1', '--numjobs=%d' % threads, '--thread', '--group_reporting', '--time_based',
-		   '--runtime=%dms' % (SLICE * 1000), '--ioengine=psync', '--fallocate=none', '--output-format=json',
-		   stdout=subprocess.PIPE)
-	text = done.stdout
-	return json.loads(text[text.index('{'):])['jobs'][0]['write']['iops']
+	job = fio_job('--name=slice%d.%d' % (threads, number), '--directory=' + path, '--rw=write', '--bs=4k',
+		      '--size=64M', '--fsync=1', '--numjobs=%d' % threads, '--thread', '--time_based',
+		      '--runtime=%dms' % (SLICE * 1000), '--ioengine=psync')
+	return job['write']['iops']
 
 
 def commits(path):

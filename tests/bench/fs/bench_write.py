@@ -12,16 +12,10 @@ are medians; foliofs_vs_X is the median of the rounds' ratios, and more than 1 m
 faster one. BENCH_ROUNDS (3) rounds; BENCH_SECONDS (2) for each job of fio; BENCH_ONLY names works, with
 commas. Needs root. FOLIOFS names the program.
 """
-import json
 import os
-import shutil
-import statistics
-import subprocess
-import sys
-import tempfile
 import time
 
-from systems import FULL_INODES, IMAGES, ROUNDS, SECONDS, Mounted, new_image, run
+from systems import SECONDS, fio_job, on_new_images, print_rates
 
 SIZE = int(os.environ.get('BENCH_MIB', '1024'))
 WORKS = [name for name in os.environ.get('BENCH_ONLY', 'seq,rand,sync,many').split(',')]
@@ -40,10 +34,7 @@ def write_file(name, size):
 
 def fio(path, *words):
 	"""Writes a second."""
-	done = run('fio', '--name=job', '--bs=4k', '--time_based', '--runtime=%d' % SECONDS, '--group_reporting',
-		   '--fallocate=none', '--output-format=json', *words, stdout=subprocess.PIPE)
-	text = done.stdout
-	job = json.loads(text[text.index('{'):])['jobs'][0]
+	job = fio_job('--name=job', '--bs=4k', '--time_based', '--runtime=%d' % SECONDS, *words)
 	# The time of the fsync at the end is not part of fio's own rate.
 	return job['write']['total_ios'] / max(job['job_runtime'] / 1000, SECONDS)
 
@@ -78,38 +69,10 @@ MEASURES = {
 }
 
 
-def report(results):
-	for work, found in results.items():
-		unit = MEASURES[work][0]
-		for system in IMAGES:
-			values = found[system]
-			print('figure write.%s/%s %.5g %s  # %.4g to %.4g' % (
-				work, system, statistics.median(values), unit, min(values), max(values)))
-		for other in IMAGES[1:]:
-			print('figure write.%s/foliofs_vs_%s %.3f x' % (work, other, statistics.median(
-				a / b for a, b in zip(found['foliofs'], found[other]))))
-
-
 def main():
-	if os.geteuid() != 0:
-		sys.exit('this needs root, for the loop device')
-	top = tempfile.mkdtemp(prefix='foliofs-bench-')
-	image, path = os.path.join(top, 'disk.img'), os.path.join(top, 'mnt')
-	os.mkdir(path)
-	results = {work: {system: [] for system in IMAGES} for work in WORKS}
-	try:
-		for number in range(ROUNDS):
-			for work in WORKS:
-				for n in range(len(IMAGES)):
-					system = IMAGES[(number + n) % len(IMAGES)]
-					new_image(image, 4 << 30, *FULL_INODES)
-					with Mounted(system, image, path):
-						results[work][system].append(MEASURES[work][1](path))
-		report(results)
-	finally:
-		if os.path.ismount(path):
-			subprocess.run(['umount', '-l', path])
-		shutil.rmtree(top, ignore_errors=True)
+	results = on_new_images(WORKS, lambda work, system, path: MEASURES[work][1](path))
+	for work, found in results.items():
+		print_rates('write.%s/' % work, MEASURES[work][0], found)
 
 
 if __name__ == '__main__':

@@ -8,7 +8,6 @@ treats all alike. A ratio is taken within each round; the figure is the median o
 """
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -17,8 +16,8 @@ import time
 from contextlib import ExitStack
 
 from report import report
-from systems import (COMMANDS, FULL_INODES, IMAGES, NULLFS, ON_ITSELF, RAW, ROUNDS, SECONDS, SIZE, TREE, Mounted, fio,
-		     forget, missing, new_image, run)
+from systems import (COMMANDS, FULL_INODES, IMAGES, NULLFS, ON_ITSELF, RAW, ROUNDS, SECONDS, SIZE, TREE, Mounted,
+		     clean_up, fio, forget, missing, new_image, rotated, run)
 
 OUT = os.environ.get('BENCH_OUT', 'compare-out')
 FILES = 10000
@@ -50,10 +49,6 @@ class Results:
 		with open(self.name + '.new', 'w') as f:
 			json.dump(self.works, f, indent=1)
 		os.rename(self.name + '.new', self.name)
-
-
-def rotated(systems, number):
-	return [systems[(number + n) % len(systems)] for n in range(len(systems))]
 
 
 def seconds(*words, **kw):
@@ -334,15 +329,6 @@ def stages(works):
 	chosen = [work for work in works if work in SIZE_WORKS]
 	if chosen:
 		yield SizeStage(here(IMAGES), chosen)
-
-
-def clean_up(top):
-	"""After an error something may still be mounted."""
-	with open('/proc/self/mounts') as f:
-		left = [line.split()[1] for line in f if line.split()[1].startswith(top + '/')]
-	for path in left:
-		subprocess.run(['umount', '-l', path])
-	shutil.rmtree(top, ignore_errors=True)
 
 
 def main(works):

@@ -4,8 +4,10 @@ import fcntl
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 ROUNDS = int(os.environ.get('BENCH_ROUNDS', '3'))
@@ -122,10 +124,62 @@ class Mounted:
 			return int(f.read().split()[1]) * os.sysconf('SC_PAGE_SIZE') / (1 << 20)
 
 
+def fio_job(*words):
+	"""What fio says of its job, or of all as one."""
+	text = run('fio', '--fallocate=none', '--group_reporting', '--output-format=json', *words,
+		   stdout=subprocess.PIPE).stdout
+	return json.loads(text[text.index('{'):])['jobs'][0]
+
+
 def fio(name, rw, block, *more, jobs=1):
 	"""The result of one job: a dict with iops and bw_bytes."""
-	done = run('fio', '--name=job', '--filename=' + name, '--rw=' + rw, '--bs=' + block, '--size=%dM' % SIZE,
-		   '--ioengine=psync', '--invalidate=0', '--fallocate=none', '--numjobs=%d' % jobs, '--thread',
-		   '--group_reporting', '--output-format=json', *more, stdout=subprocess.PIPE)
-	text = done.stdout
-	return json.loads(text[text.index('{'):])['jobs'][0]['write' if 'write' in rw else 'read']
+	job = fio_job('--name=job', '--filename=' + name, '--rw=' + rw, '--bs=' + block, '--size=%dM' % SIZE,
+		      '--ioengine=psync', '--invalidate=0', '--numjobs=%d' % jobs, '--thread', *more)
+	return job['write' if 'write' in rw else 'read']
+
+
+def rotated(systems, number):
+	return [systems[(number + n) % len(systems)] for n in range(len(systems))]
+
+
+def clean_up(top):
+	"""After an error something may still be mounted."""
+	with open('/proc/self/mounts') as f:
+		left = [line.split()[1] for line in f if line.split()[1].startswith(top + '/')]
+	for path in left:
+		subprocess.run(['umount', '-l', path])
+	shutil.rmtree(top, ignore_errors=True)
+
+
+def on_new_images(works, measure):
+	"""{work: {system: [a value of each round]}}, with measure(work, system, path) for each.
+
+	Each round takes a new image through each work with each of IMAGES, in an order that rotates.
+	"""
+	if os.geteuid() != 0:
+		sys.exit('this needs root, for the loop device')
+	top = tempfile.mkdtemp(prefix='foliofs-bench-')
+	image, path = os.path.join(top, 'disk.img'), os.path.join(top, 'mnt')
+	os.mkdir(path)
+	results = {work: {system: [] for system in IMAGES} for work in works}
+	try:
+		for number in range(ROUNDS):
+			for work in works:
+				for system in rotated(IMAGES, number):
+					new_image(image, 4 << 30, *FULL_INODES)
+					with Mounted(system, image, path):
+						results[work][system].append(measure(work, system, path))
+	finally:
+		clean_up(top)
+	return results
+
+
+def print_rates(prefix, unit, found):
+	"""Medians of the systems, and of foliofs's ratios to the others."""
+	for system in IMAGES:
+		values = found[system]
+		print('figure %s%s %.5g %s  # %.4g to %.4g' % (
+			prefix, system, statistics.median(values), unit, min(values), max(values)))
+	for other in IMAGES[1:]:
+		print('figure %sfoliofs_vs_%s %.3f x' % (prefix, other, statistics.median(
+			a / b for a, b in zip(found['foliofs'], found[other]))))
