@@ -19,7 +19,8 @@ static bool wait_for_end(struct progress *progress, unsigned int seconds)
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += seconds;
 	while (!progress->ended &&
-	       pthread_cond_timedwait(&progress->end, &progress->lock, &until) != ETIMEDOUT)
+	       pthread_cond_clockwait(&progress->end, &progress->lock, CLOCK_MONOTONIC, &until) !=
+		       ETIMEDOUT)
 		continue;
 	return progress->ended;
 }
@@ -46,14 +47,9 @@ static void *progress_main(void *arg)
  */
 void progress_begin(struct progress *progress)
 {
-	pthread_condattr_t attr;
-
 	progress->ended = false;
 	pthread_mutex_init(&progress->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&progress->end, &attr);
-	pthread_condattr_destroy(&attr);
+	pthread_cond_init(&progress->end, NULL);
 	progress->running = !pthread_create(&progress->thread, NULL, progress_main, progress);
 }
 

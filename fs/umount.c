@@ -99,48 +99,45 @@ static int write_all(const char *path, int fd)
 }
 
 /* A descriptor that tells of the daemon's end; -1: there is nothing to be waited for. */
-static int open_daemon(int fd)
+static int open_daemon(const struct foliofs_stats *stats)
 {
-	struct foliofs_stats stats;
 	int daemon = -1;
 
-	if (ioctl(fd, FOLIOFS_IOC_STATS, &stats) < 0)
-		return -1;
 	errno = ESRCH;
-	if (stats.pid_namespace == pid_namespace())
-		daemon = syscall(SYS_pidfd_open, stats.pid, 0);
+	if (stats->pid_namespace == pid_namespace())
+		daemon = syscall(SYS_pidfd_open, stats->pid, 0);
 	if (daemon < 0)
 		log_warn("the daemon cannot be waited for (%s): it may use the image for a moment yet",
 			 strerror(errno));
 	return daemon;
 }
 
-/* Return: a descriptor of the daemon, or -1; or -2, and it was told why it cannot be unmounted. */
-static int prepare(const char *path)
+/* Everything to the image, and who is to be waited for. Return: -1, and it was told why not. */
+static int prepare(const char *path, struct foliofs_stats *stats)
 {
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), daemon = -2;
-	struct foliofs_stats stats;
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret = -1;
 
-	if (fd < 0 || ioctl(fd, FOLIOFS_IOC_STATS, &stats) < 0)
+	if (fd < 0 || ioctl(fd, FOLIOFS_IOC_STATS, stats) < 0)
 		log_error("%s is not a foliofs mount", path);
-	else if (write_all(path, fd) == 0)
-		daemon = open_daemon(fd);
+	else
+		ret = write_all(path, fd);
 	if (fd >= 0)
 		close(fd);
-	return daemon;
+	return ret;
 }
 
 int umount_main(int argc, char **argv)
 {
 	struct pollfd daemon = {.events = POLLIN};
+	struct foliofs_stats stats;
 
 	if (argc != 2) {
 		log_error("usage: foliofs umount MOUNTPOINT");
 		return 1;
 	}
-	daemon.fd = prepare(argv[1]);
-	if (daemon.fd == -2)
+	if (prepare(argv[1], &stats) < 0)
 		return 1;
+	daemon.fd = open_daemon(&stats);
 	if (mountpoint_unmount(argv[1], false) < 0) {
 		log_error("%s cannot be unmounted: %s", argv[1],
 			  errno ? strerror(errno) : "fusermount3 failed");
