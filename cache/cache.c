@@ -3,9 +3,9 @@
  * Making and ending caches and mappings.
  *
  * Limits follow from the number of frames: the flusher begins at a tenth dirty, writers of a level
- * wait at three tenths. One read is 1 MiB at most, one write 4 MiB, and both no more than an eighth of
- * the frames, so that in a tiny cache no single caller locks them all; for the same reason a folio
- * is no larger than a 64th of it.
+ * wait at a fifth. One read is 1 MiB at most, one write 4 MiB, and both no more than an eighth of the
+ * frames, so that in a tiny cache no single caller locks them all; for the same reason a folio is no
+ * larger than a 64th of it.
  *
  * FILE has four flusher threads, since its writes wait for metadata and there may be thousands of
  * small files; DEVICE, one mapping, has one.

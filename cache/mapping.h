@@ -43,9 +43,9 @@ struct folio_batch {
  *	folios follow each other. Only ever ahead of a reader: errors are of no interest. NULL: not
  *	for readahead_files().
  * @write_folios: Write the WRITING blocks of folios in rising order, runs of neighbours with gaps
- *	between them, all locked and under WRITEBACK. Must folio_unlock() every one of them once the place of each block is
- *	settled and the owner's state of the folio (RESERVED) is brought up to date, before it
- *	waits for the I/O. Returns 0, or an error for all: the cache then marks these blocks
+ *	between them, all locked and under WRITEBACK. Must folio_unlock() every one of them once
+ *	the place of each block is settled and the owner's state of the folio (RESERVED) is brought
+ *	up to date, before it waits for the I/O. Returns 0, or an error for all: the cache then marks these blocks
  *	dirty again and records the error. Ending WRITEBACK is the cache's work. May sleep.
  * @reserve: Before the blocks that touch [offset, offset + len) of a locked folio become dirty:
  *	make sure that writing them back cannot fail for want of space, and note it with

@@ -199,7 +199,6 @@ int ext4_corrupt(struct ext4_volume *vol, uint32_t ino, int err, const char *fmt
  */
 int ext4_failed(struct ext4_volume *vol, uint32_t ino, errcode_t err, const char *what);
 /* A file's data was written, or not: when nothing goes for seconds, that is damage. No volume lock. */
-struct ext4_inode;
 void ext4_data_written(struct ext4_inode *inode, int err);
 
 /* device.c: the io_manager and the image's mapping. Blocks in fs blocks. */

@@ -4,10 +4,10 @@
  *
  * A write goes into the page cache under the inode lock and then changes the inode (size, times,
  * mode) in one change of metadata; none where that is what they were, which is most of many small
- * writes, as the clock of times is a coarse one. Space was promised block by block on the way (delalloc.c). When
- * there was none, dirty data is written back, which turns worst cases into facts, and the rest
- * is tried again, as long as that helps, or unlinked files give theirs back; only then is it
- * ENOSPC.
+ * writes, as the clock of times is a coarse one. Space was promised block by block on the way
+ * (delalloc.c). When there was none, dirty data is written back, which turns worst cases into facts,
+ * and the rest is tried again, as long as that helps, or unlinked files give theirs back; only then is
+ * it ENOSPC.
  *
  * What lies behind a file's size in its last block need not be zeros on the image. Whoever
  * makes the size grow calls file_zero_tail() first.

@@ -2,11 +2,11 @@
 /*
  * File data from folios to the image.
  *
- * The cache hands over batches of folios, runs with gaps between them. Blocks that have a written place go there.
- * For others, blocks are chosen, or the unwritten ones that the file has are used; the data is
- * written; and only then does the map say so. So metadata never points to what somebody else left in
- * a block, whenever a crash comes: a commit need not care for data in flight, and who waits for a
- * commit here makes nobody wait. The file's size on the image grows with its map.
+ * The cache hands over batches of folios, runs with gaps between them. Blocks that have a written
+ * place go there. For others, blocks are chosen, or the unwritten ones that the file has are used; the
+ * data is written; and only then does the map say so. So metadata never points to what somebody else
+ * left in a block, whenever a crash comes: a commit need not care for data in flight, and who waits for
+ * a commit here makes nobody wait. The file's size on the image grows with its map.
  *
  * The folios are unlocked when all blocks have their places, before the transfers. While they are
  * under writeback nobody takes them out of the cache, or changes the map below them, with three

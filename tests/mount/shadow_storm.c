@@ -16,8 +16,9 @@
  * which is the point. What the file system does not support (fallocate on a file with a block map)
  * is left out.
  *
- * The first difference ends it with a line that tells the place. The seed gives each thread its
- * sequence of operations again; how they interleave it cannot repeat.
+ * The first difference ends it with a line that tells the place. With --threads 1 the seed gives the
+ * same operations again. With more it does not: what a thread does depends on the sizes that the others
+ * have left.
  */
 #include <errno.h>
 #include <fcntl.h>
